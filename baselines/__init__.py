@@ -1,0 +1,1 @@
+"""What any predictor must beat, and the recorded measurements."""

@@ -1,0 +1,1 @@
+"""From a folder of submissions to a table and a page."""

@@ -1,0 +1,1 @@
+"""The workloads and template spaces that ship with tilearena, as YAML."""

@@ -1,0 +1,1 @@
+"""Space specs: which templates are candidates."""

@@ -1,0 +1,1 @@
+"""Workload specs: which problems are measured, and how."""

@@ -1,0 +1,287 @@
+"""Measurements -> one zstd Parquet file per (device, spec, op, space, dtype, protocol), and back.
+
+A file keeps every raw sample and every failure. Its header (JSON in the Parquet metadata) says on which device, when,
+how and with which versions the rows were taken, and holds a fingerprint of the rows.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from tilearena.errors import RecordingError
+from tilearena.records import (
+    BitOp,
+    Device,
+    Dtype,
+    Measurement,
+    Op,
+    Protocol,
+    ProtocolName,
+    Record,
+    Status,
+    Support,
+    Template,
+)
+
+SCHEMA_VERSION = 1
+METADATA_KEY = b"tilearena"
+COLUMNS = pa.schema(
+    [
+        ("m", pa.int32()),
+        ("n", pa.int32()),
+        ("k", pa.int32()),
+        ("candidate", pa.int16()),
+        ("status", pa.dictionary(pa.int8(), pa.string())),
+        ("launches", pa.int16()),
+        ("elapsed_ns", pa.list_(pa.int64())),
+        ("reason", pa.dictionary(pa.int16(), pa.string())),
+    ]
+)
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Candidate(Record):
+    """What a row's ``candidate`` index means. A ``control`` is the default template a second time (A/A)."""
+
+    id: str
+    origin: Literal["template", "control", "vendor"] = "template"
+    template: Template | None = None
+
+
+class Header(Record):
+    """Where the rows of a file come from."""
+
+    schema_version: int = SCHEMA_VERSION
+    op: Op
+    spec: str
+    spec_fingerprint: str
+    space: str
+    space_fingerprint: str
+    dtype: Dtype
+    bit_op: BitOp | None
+    protocol: Protocol
+    device: Device
+    support: Support
+    candidates: tuple[Candidate, ...]
+    default: int
+    session: str
+    started_at: str
+    device_time_s: float
+    empty_interval_ns: float | None
+    noise_floor: float | None
+    versions: dict[str, str]
+    telemetry: dict[str, Any]
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a predictor may know besides the problems."""
+
+    op: Op
+    dtype: Dtype
+    bit_op: BitOp | None
+    space: str
+    templates: tuple[Template, ...]
+    default: int
+    device: Device
+    protocol: ProtocolName
+
+
+@dataclass(frozen=True)
+class Table:
+    """Median times of every template on every problem.
+
+    ``problems`` is int64 [P, 3] (m, n, k); ``time_ns`` is float64 [P, T] for one launch, inf where the template failed.
+    """
+
+    task: Task
+    problems: Ints
+    time_ns: Floats
+
+    def take(self, rows: npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]) -> Self:
+        """The same table on some of its problems."""
+        return replace(self, problems=self.problems[rows], time_ns=self.time_ns[rows])
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A file in memory: its header and its rows."""
+
+    header: Header
+    rows: pa.Table
+
+    @cached_property
+    def _grid(self) -> tuple[Ints, Floats]:
+        """Problems [P, 3] in order of appearance, and median time per launch [P, C], inf where failed."""
+        shapes = np.stack([self.rows[axis].to_numpy().astype(np.int64) for axis in "mnk"], axis=1)
+        _, first, inverse = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        problem = rank[inverse.reshape(-1)]
+        time_ns = np.full((len(first), len(self.header.candidates)), np.inf)
+        medians = _median_time_ns(self.rows)
+        time_ns[problem, self.rows["candidate"].to_numpy()] = medians
+        return shapes[np.sort(first)], time_ns
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The templates, in space order."""
+        return tuple(c.template for c in self.header.candidates if c.template is not None and c.origin == "template")
+
+    @property
+    def task(self) -> Task:
+        """What a predictor may know of this recording."""
+        h = self.header
+        return Task(h.op, h.dtype, h.bit_op, h.space, self.templates, h.default, h.device, h.protocol.name)
+
+    @cached_property
+    def table(self) -> Table:
+        """Median times of the templates (controls and vendor rows left out)."""
+        problems, time_ns = self._grid
+        columns = [i for i, c in enumerate(self.header.candidates) if c.origin == "template"]
+        return Table(self.task, problems, time_ns[:, columns])
+
+    def column_ns(self, candidate: int) -> Floats:
+        """Median time of one candidate on every problem [P], inf where it failed."""
+        return self._grid[1][:, candidate]
+
+
+def _median_time_ns(rows: pa.Table) -> Floats:
+    """Median of ``elapsed_ns`` over ``launches`` for each row; inf for a row without samples."""
+    samples = rows["elapsed_ns"].combine_chunks()
+    lengths = np.diff(samples.offsets.to_numpy())
+    flat = samples.flatten().to_numpy().astype(np.float64)
+    launches = np.maximum(rows["launches"].to_numpy(), 1)
+    out = np.full(len(rows), np.inf)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    for length in np.unique(lengths[lengths > 0]):
+        which = np.flatnonzero(lengths == length)
+        out[which] = np.median(flat[starts[which][:, None] + np.arange(length)], axis=1) / launches[which]
+    return out
+
+
+def rows_from(measurements: Iterable[Measurement]) -> pa.Table:
+    """Measurements as a table with the columns of a recording."""
+    return pa.Table.from_pylist([m.model_dump(mode="json") for m in measurements], schema=COLUMNS)
+
+
+def rows_fingerprint(rows: pa.Table) -> str:
+    """16 hex digits of SHA-256 over the values of all rows, independent of encoding and chunking."""
+    digest = hashlib.sha256()
+    for axis in ("m", "n", "k", "candidate", "launches"):
+        digest.update(rows[axis].to_numpy().astype("<i8").tobytes())
+    samples = rows["elapsed_ns"].combine_chunks()
+    digest.update(np.diff(samples.offsets.to_numpy()).astype("<i8").tobytes())
+    digest.update(samples.flatten().to_numpy().astype("<i8").tobytes())
+    for column in ("status", "reason"):
+        digest.update(json.dumps(rows[column].to_pylist()).encode())
+    return digest.hexdigest()[:16]
+
+
+def path_for(root: Path, header: Header, *, repeat: bool = False) -> Path:
+    """Where a recording lies below ``root`` (the checkout, or ``--root``)."""
+    return find_path(
+        root, header.device.slug, header.spec, header.space, header.dtype, header.protocol.name, header.op, repeat
+    )
+
+
+def find_path(
+    root: Path,
+    device: str,
+    spec: str,
+    space: str,
+    dtype: str,
+    protocol: str,
+    op: str = "gemm",
+    repeat: bool = False,
+) -> Path:
+    """``baselines/recordings/<device>/<spec>/<op>.<space>.<dtype>.<protocol>[.repeat].parquet`` below ``root``."""
+    name = f"{op}.{space}.{dtype}.{protocol}{'.repeat' if repeat else ''}.parquet"
+    return root / "baselines" / "recordings" / device / spec / name
+
+
+def write(path: Path, header: Header, rows: pa.Table) -> Header:
+    """Write atomically; returns the header with its fingerprint."""
+    header = header.model_copy(update={"fingerprint": rows_fingerprint(rows)})
+    metadata = {METADATA_KEY: header.model_dump_json().encode()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        pq.write_table(rows.replace_schema_metadata(metadata), scratch, compression="zstd", compression_level=19)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return header
+
+
+def read(path: Path) -> Recording:
+    """Read and verify a recording.
+
+    Raises:
+        RecordingError: missing, damaged, changed after it was written, or of another schema version.
+    """
+    if not path.is_file():
+        raise RecordingError(f"{path}: no such recording; `tilearena devices` lists what there is")
+    try:
+        rows = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
+    header = _read_header(path, (rows.schema.metadata or {}).get(METADATA_KEY))
+    rows = rows.replace_schema_metadata(None)
+    if not rows.schema.equals(COLUMNS):
+        raise RecordingError(f"{path}: columns are {rows.schema.names}, expected {COLUMNS.names} with their types")
+    if rows_fingerprint(rows) != header.fingerprint:
+        raise RecordingError(f"{path}: the rows do not match their fingerprint {header.fingerprint}; fetch it again")
+    _check_rows(path, header, rows)
+    return Recording(header, rows)
+
+
+def _read_header(path: Path, text: bytes | None) -> Header:
+    if text is None:
+        raise RecordingError(f"{path}: has no tilearena header, so it is not a recording")
+    try:
+        raw = json.loads(text)
+        version = raw.get("schema_version")
+    except (ValueError, AttributeError):
+        raise RecordingError(f"{path}: the tilearena header is not a JSON object") from None
+    if version != SCHEMA_VERSION:
+        newer = isinstance(version, int) and version > SCHEMA_VERSION
+        advice = "update tilearena" if newer else "record it again: no upgrade from that version exists"
+        raise RecordingError(f"{path}: schema version {version!r}, this tilearena reads {SCHEMA_VERSION}; {advice}")
+    try:
+        return Header.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise RecordingError(f"{path}: header key {key!r}: {first['msg']}") from None
+
+
+def _check_rows(path: Path, header: Header, rows: pa.Table) -> None:
+    candidate = rows["candidate"].to_numpy()
+    if len(rows) == 0:
+        raise RecordingError(f"{path}: holds no rows")
+    if candidate.min() < 0 or candidate.max() >= len(header.candidates):
+        raise RecordingError(f"{path}: a row names a candidate that the header does not list")
+    ok = np.array(rows["status"].to_pylist()) == Status.OK
+    timed = np.diff(rows["elapsed_ns"].combine_chunks().offsets.to_numpy()) > 0
+    if (ok != timed).any():
+        raise RecordingError(
+            f"{path}: row {int(np.flatnonzero(ok != timed)[0])} has a status that contradicts its samples"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

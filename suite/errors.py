@@ -1,0 +1,37 @@
+"""Mistakes and conditions that a user can act on.
+
+Every message is one sentence that says what is wrong, where, and what to do; the command line prints it without a
+traceback and exits with code 2.
+"""
+
+
+class TilearenaError(Exception):
+    """Base of all errors that are reported to the user in one sentence."""
+
+
+class SpecError(TilearenaError):
+    """A YAML spec is wrong: names file, line and key."""
+
+
+class RecordingError(TilearenaError):
+    """A recording is missing, damaged, or of another schema version."""
+
+
+class BuildError(TilearenaError):
+    """Nothing can be compiled here, e.g. no nvcc or no CUTLASS headers."""
+
+
+class NoGpuError(TilearenaError):
+    """No usable NVIDIA GPU, driver, or kernel library on this machine."""
+
+
+class MeasureError(TilearenaError):
+    """A measurement cannot start or go on."""
+
+
+class PredictorError(TilearenaError):
+    """A predictor raised, answered nonsense, or took too long."""
+
+
+class SubmissionError(TilearenaError):
+    """A submission is malformed or its figures do not follow from its picks."""

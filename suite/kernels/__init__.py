@@ -1,0 +1,1 @@
+"""CUDA C++: the measuring harness and the template instantiation source."""

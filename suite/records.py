@@ -1,0 +1,187 @@
+"""The nouns of the project, as frozen typed records: Problem, Template, Device, Protocol, Measurement.
+
+A record that contradicts itself cannot be built. Units are part of a field's name.
+"""
+
+import hashlib
+import json
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Op = Literal["gemm"]
+Dtype = Literal["s8", "s4", "b1"]
+BitOp = Literal["and", "xor"]
+ProtocolName = Literal["cold", "hot"]
+Support = Literal["native", "emulated", "unsupported"]
+Extent = Annotated[int, Field(ge=1, le=1 << 20)]
+
+DTYPES: tuple[Dtype, ...] = ("s8", "s4", "b1")
+PROTOCOLS: tuple[ProtocolName, ...] = ("cold", "hot")
+BITS: dict[Dtype, int] = {"s8": 8, "s4": 4, "b1": 1}
+#: Elements of K in one 128-bit access, the alignment that CUTLASS's tensor-op templates ask of A and B.
+K_ALIGNMENT: dict[Dtype, int] = {dtype: 128 // bits for dtype, bits in BITS.items()}
+#: N is the pitch of D: 8 s32 values are one 32-byte DRAM sector.
+N_ALIGNMENT = 8
+
+
+class Record(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def fingerprint(value: Any) -> str:
+    """16 hex digits of SHA-256 over canonical JSON; equal content gives equal fingerprints."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_defaults=True)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Problem(Record):
+    """D[m, n] (s32, row-major) = A[m, k] (row-major) x B[k, n] (column-major), alpha 1, beta 0: the "TN" GEMM."""
+
+    op: Op = "gemm"
+    dtype: Dtype
+    m: Extent
+    n: Extent
+    k: Extent
+    bit_op: BitOp | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.dtype == "b1") != (self.bit_op is not None):
+            raise ValueError("bit_op ('and' or 'xor') is given for b1 and for nothing else")
+        if self.n % N_ALIGNMENT:
+            raise ValueError(f"n={self.n} must be a multiple of {N_ALIGNMENT}")
+        if self.k % K_ALIGNMENT[self.dtype]:
+            raise ValueError(f"k={self.k} must be a multiple of {K_ALIGNMENT[self.dtype]} for {self.dtype}")
+        return self
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of A and B."""
+        return (self.m + self.n) * self.k * BITS[self.dtype] // 8
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of D (s32)."""
+        return 4 * self.m * self.n
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds."""
+        return self.m * self.n * self.k
+
+
+class Template(Record):
+    """One CUTLASS 2.x ``device::Gemm`` instantiation on ``mma.sync``; shapes are (M, N, K) in elements."""
+
+    generator: Literal["cutlass2"] = "cutlass2"
+    dtype: Dtype
+    bit_op: BitOp | None = None
+    label: str
+    threadblock: tuple[int, int, int]
+    warp: tuple[int, int, int]
+    instruction: tuple[int, int, int]
+    stages: Annotated[int, Field(ge=2, le=12)]
+
+    @property
+    def id(self) -> str:
+        """Readable and stable, e.g. ``s8_128x256x64_w64x64x64_i16x8x32_st3``."""
+        kind = self.dtype if self.bit_op is None else f"{self.dtype}{self.bit_op}"
+        tb, warp, inst = ("x".join(map(str, shape)) for shape in (self.threadblock, self.warp, self.instruction))
+        return f"{kind}_{tb}_w{warp}_i{inst}_st{self.stages}"
+
+    @property
+    def warps(self) -> int:
+        """Warps of one threadblock."""
+        return (self.threadblock[0] // self.warp[0]) * (self.threadblock[1] // self.warp[1])
+
+    @property
+    def smem_bytes(self) -> int:
+        """Shared memory of the main loop: ``stages`` tiles of A and B."""
+        m, n, k = self.threadblock
+        return self.stages * (m + n) * k * BITS[self.dtype] // 8
+
+
+class Device(Record):
+    """What was measured on. ``uuid_sha256`` tells cards apart without naming them."""
+
+    slug: str
+    product: str
+    compute_capability: tuple[int, int]
+    sm_count: int
+    l2_bytes: int
+    memory_bytes: int
+    smem_per_block_bytes: int
+    smem_per_sm_bytes: int
+    sm_clock_max_mhz: int | None = None
+    memory_clock_max_mhz: int | None = None
+    power_limit_w: float | None = None
+    uuid_sha256: str | None = None
+    driver: str | None = None
+
+    @property
+    def arch(self) -> int:
+        """Compute capability as in ``sm_90``."""
+        return self.compute_capability[0] * 10 + self.compute_capability[1]
+
+
+def device_slug(product: str) -> str:
+    """``NVIDIA H200`` -> ``nvidia-h200``."""
+    return re.sub(r"[^a-z0-9]+", "-", product.lower()).strip("-")
+
+
+class Protocol(Record):
+    """How a time is taken.
+
+    ``cold``: one launch a sample, on operands last touched more than ``l2_multiple`` x L2 of traffic ago.
+    ``hot``: a sample is the mean of back-to-back launches on the same operands that fill ``hot_fill_ns``.
+    """
+
+    name: ProtocolName
+    rounds: Annotated[int, Field(ge=1, le=64)]
+    seed: int
+    distribution: Literal["uniform-bits"] = "uniform-bits"
+    l2_multiple: float = 3.0
+    hot_fill_ns: int = 50_000
+    hot_max_launches: int = 20
+
+
+class Status(StrEnum):
+    """Outcome of one (problem, template); it decides which fields a Measurement has."""
+
+    OK = "ok"
+    BUILD_FAILED = "build_failed"
+    INFEASIBLE = "infeasible"
+    LAUNCH_FAILED = "launch_failed"
+    WRONG_RESULT = "wrong_result"
+
+
+class Measurement(Record):
+    """One (problem, candidate): every accepted sample, or the reason why there is none.
+
+    ``elapsed_ns[i]`` is the time of ``launches`` back-to-back launches in round i.
+    """
+
+    m: int
+    n: int
+    k: int
+    candidate: int
+    status: Status
+    elapsed_ns: tuple[int, ...] = ()
+    launches: int = 0
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _status_decides(self) -> Self:
+        timed = bool(self.elapsed_ns) and self.launches >= 1 and min(self.elapsed_ns, default=0) > 0
+        if self.status is Status.OK and (not timed or self.reason):
+            raise ValueError("status ok needs positive elapsed_ns and launches, and no reason")
+        if self.status is not Status.OK and (self.elapsed_ns or self.launches or not self.reason):
+            raise ValueError(f"status {self.status} needs a reason and has no times")
+        return self
