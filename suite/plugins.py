@@ -9,7 +9,7 @@ from tilearena.errors import PredictorError
 GROUPS = ("tilearena.predictors", "tilearena.baselines")
 
 
-class Declined(Exception):
+class Declined(Exception):  # noqa: N818 - it is an answer, not an error
     """Raise it from ``fit`` or ``costs`` to say "not me": the reason is shown, the problems count as failed."""
 
 

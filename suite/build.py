@@ -1,0 +1,268 @@
+"""Templates + arch -> one kernel library per (arch, dtype, space), with a content-addressed cache.
+
+Each template is one translation unit. An object is named by the hash of all that could change it: sources, headers'
+version, compiler, flags. Failures are cached and reported like successes; a file lock keeps processes apart.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from tilearena import toolchain
+from tilearena.errors import BuildError
+from tilearena.records import Record, Template
+from tilearena.toolchain import Toolchain
+
+ARCHES = (80, 86, 89, 90)
+# NDEBUG: with asserts alive ptxas serialises the pipeline; relaxed constexpr: CUTLASS's host functions in device code.
+FLAGS = ("-O3", "-std=c++17", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC")
+ELEMENT = {"s8": "int8_t", "s4": "cutlass::int4b_t", "b1": "cutlass::uint1b_t"}
+OPERATOR = {None: "OpMultiplyAddSaturate", "and": "OpAndPopc", "xor": "OpXorPopc"}
+
+Progress = Callable[[int, int, str], None]
+
+
+class BuildFailure(Record):
+    """Why one template has no kernel."""
+
+    id: str
+    reason: str
+
+
+class Library(Record):
+    """A kernel library on disk and what it could not hold; ``<arch>/<name>.json`` in the cache folder."""
+
+    name: str
+    arch: int
+    file: str
+    sources: str
+    versions: dict[str, str]
+    failures: tuple[BuildFailure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One object to compile."""
+
+    label: str
+    source: str
+    key: str
+
+
+def cache_folder() -> Path:
+    """``TILEARENA_CACHE``, else the user's cache folder."""
+    return Path(os.environ.get("TILEARENA_CACHE") or user_cache_path("tilearena"))
+
+
+def kernel_sources() -> Path:
+    """Folder of the CUDA sources that ship with the package."""
+    return Path(str(files("tilearena.kernels")))
+
+
+def template_source(template: Template) -> str:
+    """The translation unit that instantiates one template."""
+    shapes = ", ".join(
+        f"GemmShape<{', '.join(map(str, shape))}>"
+        for shape in (template.threadblock, template.warp, template.instruction)
+    )
+    return (
+        '#include "gemm.cuh"\n'
+        "using namespace tilearena;\n"
+        f'extern "C" int ta_launch_{template.id}(const ta_gemm* gemm, cudaStream_t stream) {{\n'
+        f"  return launch<Gemm<{ELEMENT[template.dtype]}, cutlass::arch::{OPERATOR[template.bit_op]}, {shapes}, "
+        f"{template.stages}>>(gemm, stream);\n"
+        "}\n"
+    )
+
+
+def table_source(ids: Sequence[str]) -> str:
+    """The translation unit that lists the launchers of a library."""
+    externs = "".join(f"int ta_launch_{id_}(const ta_gemm*, cudaStream_t);\n" for id_ in ids)
+    entries = "".join(f'  {{"{id_}", ta_launch_{id_}}},\n' for id_ in ids)
+    return (
+        f'#include "abi.h"\nextern "C" {{\n{externs}extern const ta_entry ta_entries[];\n'
+        f"extern const int ta_entry_count;\nconst ta_entry ta_entries[] = {{\n{entries}}};\n"
+        f"const int ta_entry_count = {len(ids)};\n}}\n"
+    )
+
+
+def build(
+    name: str,
+    templates: Sequence[Template],
+    arch: int,
+    *,
+    cache: Path | None = None,
+    jobs: int | None = None,
+    progress: Progress = lambda done, total, label: None,
+) -> tuple[Path, Library]:
+    """Compile what is not cached and link it.
+
+    Args:
+        name: of the library, e.g. ``gemm.paper9.s8``.
+        templates: in space order; one that does not compile is in ``Library.failures``.
+        arch: 90 for ``sm_90``.
+        cache: folder; default `cache_folder()`.
+        jobs: compilers at a time; default the number of usable cores.
+        progress: called with (done, total, label) after each unit.
+
+    Raises:
+        BuildError: no toolchain and no prebuilt library, or not one template compiles.
+    """
+    cache = cache or cache_folder()
+    manifest = cache / f"sm_{arch}" / f"{name}.json"
+    sources = _hash(*(template_source(t) for t in templates), _headers_hash())
+    try:
+        tools = toolchain.find()
+    except BuildError:
+        prebuilt = _prebuilt(manifest, sources)
+        if prebuilt is None:
+            raise
+        return prebuilt
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(manifest.with_suffix(".lock")):
+        library = _build_locked(name, templates, arch, cache, sources, tools, jobs or _cores(), progress)
+        _write_atomically(manifest, library.model_dump_json(indent=1))
+    return cache / library.file, library
+
+
+def _build_locked(
+    name: str,
+    templates: Sequence[Template],
+    arch: int,
+    cache: Path,
+    sources: str,
+    tools: Toolchain,
+    jobs: int,
+    progress: Progress,
+) -> Library:
+    base = _hash(_headers_hash(), str(arch), *FLAGS, *tools.versions.values())
+    units = [_unit(t.id, template_source(t), base) for t in templates]
+    harness = _unit("harness", (kernel_sources() / "harness.cu").read_text(), base)
+    results = _compile_all([*units, harness], arch, cache, tools, jobs, progress)
+    if results[harness.key]:
+        raise BuildError(f"the harness does not compile for sm_{arch}: {results[harness.key]}")
+    built = [unit for unit in units if not results[unit.key]]
+    failures = tuple(BuildFailure(id=u.label, reason=results[u.key]) for u in units if results[u.key])
+    if not built:
+        raise BuildError(f"{name}: no template compiles for sm_{arch}; the first says: {failures[0].reason}")
+    table = _unit("table", table_source([unit.label for unit in built]), base)
+    _compile_all([table], arch, cache, tools, 1, lambda *_: None)
+    key = _hash(table.key, harness.key, *(unit.key for unit in built))
+    file = Path(f"sm_{arch}") / f"{name}-{key}.so"
+    if not (cache / file).is_file():
+        _link([_object(cache, unit.key) for unit in (table, harness, *built)], cache / file, arch, tools)
+    return Library(
+        name=name, arch=arch, file=file.as_posix(), sources=sources, versions=tools.versions, failures=failures
+    )
+
+
+def _compile_all(
+    units: Sequence[Unit], arch: int, cache: Path, tools: Toolchain, jobs: int, progress: Progress
+) -> dict[str, str]:
+    """Key -> reason of the failure, empty for a success."""
+    results: dict[str, str] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(_compile, unit, arch, cache, tools): unit for unit in units}
+        for done, future in enumerate(as_completed(futures), start=1):
+            unit = futures[future]
+            results[unit.key] = future.result()
+            progress(done, len(units), unit.label)
+    return results
+
+
+def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
+    target = _object(cache, unit.key)
+    failed = target.with_suffix(".failed.json")
+    if target.is_file():
+        return ""
+    if failed.is_file():
+        return str(json.loads(failed.read_text())["reason"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = target.with_suffix(f".{os.getpid()}.cu")
+    scratch = target.with_suffix(f".{os.getpid()}.o")
+    source.write_text(unit.source)
+    command: list[str | Path] = [tools.nvcc, *FLAGS, "-gencode", f"arch=compute_{arch},code=sm_{arch}"]
+    command += [f"-I{kernel_sources()}", f"-I{tools.cutlass_include}", "-c", source, "-o", scratch]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            scratch.replace(target)
+            return ""
+        reason = _first_error(done.stderr)
+        # A compiler that was killed or ran out of space says nothing about the template: not cached.
+        if done.returncode > 0 and "No space left" not in done.stderr:
+            _write_atomically(failed, json.dumps({"id": unit.label, "reason": reason}))
+        return reason
+    finally:
+        source.unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
+
+
+def _link(objects: Sequence[Path], target: Path, arch: int, tools: Toolchain) -> None:
+    scratch = target.with_suffix(f".{os.getpid()}.so")
+    command: list[str | Path] = [
+        tools.nvcc,
+        "-shared",
+        "-cudart",
+        "static",
+        "-gencode",
+        f"arch=compute_{arch},code=sm_{arch}",
+    ]
+    done = subprocess.run(
+        [*command, *tools.link_flags, *objects, "-o", scratch], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        scratch.unlink(missing_ok=True)
+        raise BuildError(f"{target.name} does not link: {_first_error(done.stderr)}")
+    scratch.replace(target)
+
+
+def _prebuilt(manifest: Path, sources: str) -> tuple[Path, Library] | None:
+    """A library that another environment built from the same sources into this cache."""
+    if not manifest.is_file():
+        return None
+    library = Library.model_validate_json(manifest.read_text())
+    path = manifest.parent.parent / library.file
+    return (path, library) if library.sources == sources and path.is_file() else None
+
+
+def _unit(label: str, source: str, base: str) -> Unit:
+    return Unit(label, source, _hash(base, source))
+
+
+def _object(cache: Path, key: str) -> Path:
+    return cache / "objects" / f"{key}.o"
+
+
+def _headers_hash() -> str:
+    return _hash(
+        *(path.read_text() for path in sorted(kernel_sources().glob("*")) if path.suffix in (".h", ".cuh", ".cu"))
+    )
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    scratch = path.with_suffix(f".{os.getpid()}.tmp")
+    scratch.write_text(text)
+    scratch.replace(path)
+
+
+def _first_error(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")[:500]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

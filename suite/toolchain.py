@@ -1,0 +1,80 @@
+"""Where nvcc and the CUTLASS headers are: a system CUDA >= 12.4, else the PyPI wheels."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from tilearena.errors import BuildError
+
+OLDEST_CUDA = (12, 4)
+INSTALL = "pip install 'tilearena[cuda]' && pip install --no-deps nvidia-cutlass"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """One usable compiler and one set of headers."""
+
+    nvcc: Path
+    cuda_version: str
+    cutlass_include: Path
+    cutlass_version: str
+    link_flags: tuple[str, ...]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """For the header of a recording."""
+        return {"nvcc": self.cuda_version, "cutlass": self.cutlass_version}
+
+
+def find() -> Toolchain:
+    """The toolchain of this environment.
+
+    Raises:
+        BuildError: no nvcc, one that is too old, or no CUTLASS headers; says how to install them.
+    """
+    found = shutil.which("nvcc")
+    nvcc = Path(found) if found else _wheel_nvcc()
+    if nvcc is None:
+        raise BuildError(f"no nvcc on PATH nor in the Python environment; run: {INSTALL}")
+    cuda_version = _cuda_version(nvcc)
+    if tuple(map(int, cuda_version.split(".")[:2])) < OLDEST_CUDA:
+        raise BuildError(f"{nvcc} is CUDA {cuda_version}, but 12.4 or newer is needed; run: {INSTALL}")
+    include, cutlass_version = _cutlass()
+    library = nvcc.parent.parent / "lib"
+    link_flags = () if found or not library.is_dir() else (f"-L{library}",)
+    return Toolchain(nvcc, cuda_version, include, cutlass_version, link_flags)
+
+
+def _wheel_nvcc() -> Path | None:
+    spec = find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for candidate in sorted(Path(folder).glob("cu*/bin/nvcc"), reverse=True):
+            return candidate
+    return None
+
+
+def _cuda_version(nvcc: Path) -> str:
+    try:
+        text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{nvcc} does not run ({type(error).__name__}); run: {INSTALL}") from None
+    match = re.search(r"release (\d+\.\d+), V([\d.]+)", text)
+    if match is None:
+        raise BuildError(f"{nvcc} does not say its version; run: {INSTALL}")
+    return match[2]
+
+
+def _cutlass() -> tuple[Path, str]:
+    spec = find_spec("cutlass_library")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        include = Path(folder) / "source" / "include"
+        if (include / "cutlass" / "cutlass.h").is_file():
+            try:
+                return include, version("nvidia-cutlass")
+            except PackageNotFoundError:
+                return include, "unknown"
+    raise BuildError("no CUTLASS headers in the Python environment; run: pip install --no-deps nvidia-cutlass")
