@@ -1,0 +1,165 @@
+"""The main job: score every predictor on recordings, or on this machine's GPU, and leave submissions behind."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from tilearena import bench_live, bench_timings, live, submission
+from tilearena.baselines.cublaslt import NAME as VENDOR
+from tilearena.baselines.cublaslt import TorchIntMm
+from tilearena.bench_live import LiveResult
+from tilearena.bench_timings import Kernel, Subjects, timed_predictors
+from tilearena.errors import NoGpuError
+from tilearena.evaluate import Subject, evaluate
+from tilearena.judge import Sources
+from tilearena.measure import Session
+from tilearena.progress import progress_bar
+from tilearena.records import Device, Dtype, Problem, ProtocolName
+from tilearena.report import failures, live_table, score_table
+from tilearena.runner import Runner
+from tilearena.spec import load_space, load_workload
+from tilearena.submission import Scored
+
+REPLAYED = ("quick", "lowbit-random")
+LIVE = "quick"
+#: Problems of each dtype whose kernels are also timed through pytest-benchmark.
+TIMED_PROBLEMS = 12
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the two kinds of bench share."""
+
+    data: Path
+    out: Path
+    predictors: Sequence[str]
+    protocol: ProtocolName
+    space: str
+    seed: int
+    time_limit_s: float
+
+
+def replay(options: Options, device: str, specs: Sequence[str], console: Console) -> bool:
+    """Train and score all predictors on the recordings of ``device``; True if nothing failed."""
+    scored: list[Scored] = []
+    for spec in specs:
+        for dtype in load_workload(spec).dtypes:
+            subject = Subject(spec, options.space, dtype, options.protocol, device, "random")
+            with progress_bar(f"score {spec} {dtype}") as progress:
+                scored += evaluate(
+                    options.data,
+                    subject,
+                    options.predictors,
+                    refit=True,
+                    seed=options.seed,
+                    time_limit_s=options.time_limit_s,
+                    progress=progress,
+                )
+    header = Sources.open(options.data, scored[-1].score.key).test.header
+    title = f"{header.device.product}, recorded {header.started_at[:10]}, driver {header.device.driver}; 5-fold"
+    console.print(score_table([s.score for s in scored], title))
+    for sentence in failures([s.score for s in scored]):
+        console.print(f"failed: {sentence}", style="red")
+    paths = write_submissions(options.out, scored, "tilearena bench")
+    key = scored[0].score.key
+    table = Sources.open(options.data, key).test.table
+    subjects = Subjects(table, key, timed_predictors(options.predictors))
+    good = bench_timings.run(subjects, options.out / "benchmarks", "replay")
+    console.print(f"{len(paths)} submissions are below {submission.folder(options.out)}; to browse them:")
+    console.print(f"  tilearena board --root {options.data} --submissions {options.out}", soft_wrap=True)
+    return good and all(s.score.status == "ok" for s in scored)
+
+
+def write_submissions(out: Path, scored: Sequence[Scored], submitter: str) -> list[Path]:
+    """One submission for each (device, spec, predictor, version) among ``scored``."""
+    subjects: dict[tuple[str, str, str, str], list[Scored]] = {}
+    for s in scored:
+        key = s.score.key
+        subjects.setdefault((key.device, key.spec, key.predictor, key.version), []).append(s)
+    now = datetime.now(UTC)
+    return [submission.write(out, group, submitter=submitter, created_at=now) for group in subjects.values()]
+
+
+class Gpu:
+    """Opens this machine's GPU for one dtype at a time, with cuBLASLt as a candidate where torch can drive it."""
+
+    def __init__(self, device: Device, space: str, seed: int, console: Console) -> None:
+        self.device, self.space, self.seed = device, load_space(space), seed
+        self.vendor: TorchIntMm | None = None
+        try:
+            self.vendor = TorchIntMm()
+        except NoGpuError as error:
+            console.print(str(error))
+
+    def __call__(self, dtype: Dtype, problems: Sequence[Problem]) -> AbstractContextManager[Runner]:
+        """See `tilearena.bench_live.Open`."""
+        vendor = (VENDOR, self.vendor) if self.vendor and dtype == "s8" else None
+        with progress_bar(f"build {dtype}") as progress:
+            return live.open_runner(
+                self.device,
+                self.space,
+                dtype,
+                problems[0].bit_op,
+                problems,
+                seed=self.seed,
+                vendor=vendor,
+                progress=progress,
+            )
+
+
+def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> bool:
+    """Measure ``spec`` here, fix the picks, time them afresh; True if nothing failed."""
+    workload = load_workload(spec)
+    results: list[LiveResult] = []
+    kernels: list[Kernel] = []
+    problems: dict[Dtype, Sequence[Problem]] = {}
+    for dtype in workload.dtypes:
+        protocol = workload.protocol(options.protocol, dtype)
+        session = Session(workload, gpu.space, workload.problems_for(dtype), protocol)
+        session = bench_live.session_for(options.data, gpu.device.slug, session)
+        with progress_bar(f"{session.workload.name} {dtype}") as progress:
+            found = bench_live.bench_dtype(
+                options.data,
+                options.out,
+                session,
+                gpu,
+                options.predictors,
+                seed=options.seed,
+                time_limit_s=options.time_limit_s,
+                progress=progress,
+            )
+        results += found
+        problems[dtype] = session.problems
+        kernels += timed_kernels(session, found)
+    device = gpu.device
+    title = f"{device.product}, driver {device.driver}, measured {datetime.now(UTC):%Y-%m-%d}, {options.protocol} L2"
+    console.print(live_table(results, VENDOR, title))
+    for sentence in failures([r.first for r in results]):
+        console.print(f"failed: {sentence}", style="red")
+    subjects = Subjects(
+        results[0].table, results[0].first.key, timed_predictors(options.predictors), kernels, problems, gpu
+    )
+    good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
+    console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
+    console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
+    return good and all(r.first.status == "ok" for r in results)
+
+
+def timed_kernels(session: Session, found: Sequence[LiveResult]) -> list[Kernel]:
+    """The default and the pick of the best predictor, on some problems of one dtype."""
+    best = max(
+        (r for r in found if r.first.status == "ok" and r.prediction.name != "oracle"),
+        key=lambda r: r.fresh.figures["speedup_geomean"].value or 0.0,
+        default=None,
+    )
+    templates = session.space.templates(session.problems[0].dtype, session.problems[0].bit_op)
+    kernels = []
+    for p in np.unique(np.linspace(0, len(session.problems) - 1, TIMED_PROBLEMS).astype(int)):
+        picks = {session.space.default_index} | ({int(best.prediction.picks[p, 0])} - {-1} if best else set())
+        kernels += [Kernel(session.problems[p], session.protocol, c, templates[c].label) for c in sorted(picks)]
+    return kernels

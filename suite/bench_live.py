@@ -1,0 +1,191 @@
+"""The bench on a GPU: measure, fix every predictor's picks, and only then time default and picks in a fresh run."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tilearena import dataset, predict
+from tilearena.dataset import Floats, Ints, Recording, Table
+from tilearena.errors import RecordingError
+from tilearena.measure import Progress, Session, measure_problem, record, warm_up
+from tilearena.predict import Prediction
+from tilearena.records import Dtype, Problem, Status
+from tilearena.runner import Runner
+from tilearena.score import Key, Score, score
+from tilearena.spec import load_workload
+from tilearena.splits import MODELS_TRAIN_SPEC, Split, groups_for, models_split, plan
+
+#: The device whose recordings train where this card has none.
+TRANSFER_FROM = "nvidia-h200"
+#: Problems that are measured and cross-validated on a card without a recording.
+CROSS_VALIDATED = 300
+
+Trained = Literal["recorded", "cross-validated", "transfer"]
+Open = Callable[[Dtype, Sequence[Problem]], AbstractContextManager[Runner]]
+
+
+@dataclass(frozen=True)
+class LiveResult:
+    """One predictor on one dtype: judged by the first pass, and by the fresh run that only knew the picks.
+
+    ``table`` has the times of the first pass. ``trained`` says on what: this card's recording, cross-validation of what
+    was just measured, or another card (transfer). ``vendor_speedup`` is the geometric mean of t(vendor) / t(pick) over
+    the ``vendor_problems`` that the vendor ran.
+    """
+
+    trained: Trained
+    prediction: Prediction
+    table: Table
+    first: Score
+    fresh: Score
+    vendor_speedup: float | None
+    vendor_problems: int
+
+
+def session_for(data: Path, slug: str, session: Session) -> Session:
+    """``session``, or a few hundred problems of `MODELS_TRAIN_SPEC` where this card has no recording to train on."""
+    if _recorded(data, slug, session) is not None:
+        return session
+    workload = load_workload(MODELS_TRAIN_SPEC)
+    problems = workload.problems_for(session.problems[0].dtype)[:CROSS_VALIDATED]
+    return replace(session, workload=workload, problems=problems)
+
+
+def bench_dtype(
+    data: Path,
+    out: Path,
+    session: Session,
+    open_runner: Open,
+    predictors: Sequence[str],
+    *,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    progress: Progress = lambda done, total, label: None,
+) -> list[LiveResult]:
+    """Everything for one dtype on this machine's GPU, see `session_for` for its problems.
+
+    Args:
+        data: root of the recordings that train.
+        out: root below which the first pass is kept as a recording.
+        session: what to measure.
+        open_runner: opens the GPU for a dtype and some problems.
+        predictors: names; the privileged oracle is judged by the first pass that it was given.
+        seed: of fits and splits.
+        time_limit_s: of one predictor.
+        progress: callback.
+    """
+    with open_runner(session.problems[0].dtype, session.problems) as runner:
+        header = record(session, runner, dataset.path_for(out, session.header(runner)), progress=progress)
+        first = dataset.read(dataset.path_for(out, header))
+        found = _predict(data, session, first, predictors, seed, time_limit_s, progress)
+        fresh, vendor_ns = fresh_run(runner, session, first, [prediction.picks for _, prediction in found], progress)
+    return [_judge(session, first, fresh, vendor_ns, trained, prediction) for trained, prediction in found]
+
+
+def fresh_run(
+    runner: Runner, session: Session, first: Recording, picks: Sequence[Ints], progress: Progress
+) -> tuple[Table, Floats]:
+    """Median times of the default, of the first of ``picks`` [P, R], and of the vendor's kernel if there is one.
+
+    All take turns. Returns the table [P, T], inf for what did not run, and the vendor's times [P].
+    """
+    vendor = next((i for i, c in enumerate(runner.candidates) if c.origin == "vendor"), None)
+    time_ns = np.full(first.table.time_ns.shape, np.inf)
+    vendor_ns = np.full(len(time_ns), np.inf)
+    # another order of launches and other operands than the first pass had
+    protocol = session.protocol.model_copy(update={"seed": session.protocol.seed + 1})
+    warm_up(runner, session.problems[0], protocol)
+    for p, problem in enumerate(session.problems):
+        templates = {first.header.default} | {int(choice[p, 0]) for choice in picks if choice[p, 0] >= 0}
+        which = [*sorted(templates), *([vendor] if vendor is not None else [])]
+        for row in measure_problem(runner, problem, protocol, which):
+            if row.status is not Status.OK:
+                continue
+            median_ns = float(np.median(row.elapsed_ns)) / row.launches
+            if row.candidate == vendor:
+                vendor_ns[p] = median_ns
+            else:
+                time_ns[p, row.candidate] = median_ns
+        progress(p + 1, len(session.problems), "fresh run")
+    return Table(first.task, first.table.problems, time_ns), vendor_ns
+
+
+def _recorded(data: Path, slug: str, session: Session) -> Table | None:
+    problem = session.problems[0]
+    path = dataset.find_path(
+        data, slug, MODELS_TRAIN_SPEC, session.space.name, problem.dtype, session.protocol.name, problem.op
+    )
+    return dataset.read(path).table if path.is_file() else None
+
+
+def _predict(
+    data: Path,
+    session: Session,
+    first: Recording,
+    predictors: Sequence[str],
+    seed: int,
+    time_limit_s: float,
+    progress: Progress,
+) -> list[tuple[Trained, Prediction]]:
+    table = first.table
+    home = _recorded(data, first.header.device.slug, session)
+    away = None if home is not None else _recorded(data, TRANSFER_FROM, session)
+    found: list[tuple[Trained, Prediction]] = []
+    for done, name in enumerate(predictors):
+        progress(done, len(predictors), name)
+        if home is None or name == "oracle":
+            folds = plan("random", session.workload.name, table, seed=seed)
+            prediction = predict.cross_fit(name, folds, table, seed=seed, time_limit_s=time_limit_s)
+            found.append(("cross-validated", prediction))
+        train = home if home is not None else away
+        if train is not None and name != "oracle":
+            rows, _ = models_split(train, table)
+            prediction = predict.fit_predict(
+                name, train.take(rows), table.problems, table.task, seed=seed, time_limit_s=time_limit_s
+            )
+            found.append(("recorded" if home is not None else "transfer", prediction))
+    if not found:
+        raise RecordingError("no predictor was asked for")
+    return found
+
+
+def _judge(
+    session: Session, first: Recording, fresh: Table, vendor_ns: Floats, trained: Trained, prediction: Prediction
+) -> LiveResult:
+    header = first.header
+    split: Split = "random" if trained == "cross-validated" else "models"
+    key = Key(
+        op=header.op,
+        spec=header.spec,
+        space=header.space,
+        dtype=header.dtype,
+        protocol=header.protocol.name,
+        device=header.device.slug,
+        split=split,
+        predictor=prediction.name,
+        version=prediction.version,
+        train_spec=header.spec if split == "random" else MODELS_TRAIN_SPEC,
+        support=header.support,
+    )
+
+    def judged(table: Table) -> Score:
+        return score(
+            table,
+            prediction.picks,
+            key=key,
+            groups=groups_for(header.spec, table.problems),
+            noise_floor=header.noise_floor,
+            predict_us=prediction.predict_us,
+            constant_picks=prediction.constant_picks,
+            reason=prediction.reason,
+        )
+
+    pick = prediction.picks[:, 0]
+    pick_ns = np.where(pick >= 0, fresh.time_ns[np.arange(len(pick)), pick], np.inf)
+    both = np.isfinite(pick_ns) & np.isfinite(vendor_ns)
+    speedup = float(np.exp(np.log(vendor_ns[both] / pick_ns[both]).mean())) if both.any() else None
+    return LiveResult(trained, prediction, first.table, judged(first.table), judged(fresh), speedup, int(both.sum()))

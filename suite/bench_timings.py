@@ -1,0 +1,151 @@
+"""Times that go through pytest-benchmark, so that ``pytest-benchmark compare`` works between two benches.
+
+`run` starts pytest on this very file with a plugin that knows what to time. Predicting and scoring are timed on the
+host; kernels by a clock that advances by device time alone.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilearena import plugins
+from tilearena.bench_live import Open
+from tilearena.dataset import Table
+from tilearena.errors import MeasureError
+from tilearena.measure import measure_problem
+from tilearena.predict import PRIVILEGED
+from tilearena.records import Dtype, Problem, Protocol, Status
+from tilearena.runner import Runner
+from tilearena.score import Key, rank, score
+
+
+class DeviceClock:
+    """A timer in seconds that stands still except for the device time that is added to it."""
+
+    def __init__(self) -> None:
+        self.elapsed_ns = 0.0
+
+    def __call__(self) -> float:
+        """Device seconds so far."""
+        return self.elapsed_ns * 1e-9
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One template on one problem, to be timed live."""
+
+    problem: Problem
+    protocol: Protocol
+    candidate: int
+    label: str
+
+    @property
+    def id(self) -> str:
+        """Name of the benchmark."""
+        p = self.problem
+        return f"{p.dtype}-{p.m}x{p.n}x{p.k}-{self.protocol.name}-{self.label}"
+
+
+@dataclass
+class Subjects:
+    """The pytest plugin: what is timed, as parameters and fixtures of the functions below."""
+
+    table: Table
+    key: Key
+    predictors: Sequence[str]
+    kernels: Sequence[Kernel] = ()
+    problems: dict[Dtype, Sequence[Problem]] = field(default_factory=dict)
+    open_runner: Open | None = None
+    clock: DeviceClock = field(default_factory=DeviceClock)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _open: tuple[Dtype, Runner] | None = None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Hook of pytest: one test for each predictor and each kernel."""
+        if "predictor" in metafunc.fixturenames:
+            metafunc.parametrize("predictor", self.predictors)
+        if "kernel" in metafunc.fixturenames:
+            mark = pytest.mark.benchmark(timer=self.clock, group="kernels (device time)")
+            metafunc.parametrize("kernel", [pytest.param(k, marks=mark, id=k.id) for k in self.kernels])
+
+    @pytest.fixture
+    def subjects(self) -> "Subjects":
+        """This plugin itself."""
+        return self
+
+    def runner(self, dtype: Dtype) -> Runner:
+        """The GPU, opened for one dtype at a time."""
+        if self._open is None or self._open[0] != dtype:
+            assert self.open_runner is not None
+            self.close()
+            self._open = dtype, self._stack.enter_context(self.open_runner(dtype, self.problems[dtype]))
+        return self._open[1]
+
+    def close(self) -> None:
+        """Give the GPU back."""
+        self._stack.close()
+        self._open = None
+
+
+def run(subjects: Subjects, storage: Path, name: str) -> bool:
+    """Time everything and save the result as ``name`` below ``storage``; True if nothing failed."""
+    flags = [
+        "--benchmark-only",
+        f"--benchmark-storage=file://{storage.absolute()}",
+        f"--benchmark-save={name}",
+        "--benchmark-columns=median,iqr,rounds",
+        "--benchmark-sort=name",
+        "--quiet",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        f"--rootdir={Path(__file__).parent}",
+    ]
+    try:
+        return pytest.main([__file__, *flags], plugins=[subjects]) == 0
+    finally:
+        subjects.close()
+
+
+@pytest.mark.benchmark(group="predict (host time, whole table)", max_time=0.5)
+def test_predict(benchmark: Callable[..., Any], predictor: str, subjects: Subjects) -> None:
+    """Rank every problem of the table, features included, fitting not."""
+    instance = plugins.load(predictor)
+    instance.fit(subjects.table, 0)
+    costs = benchmark(instance.costs, subjects.table.problems, subjects.table.task)
+    assert costs.shape == subjects.table.time_ns.shape
+
+
+@pytest.mark.benchmark(group="score (host time, whole table)", max_time=0.5)
+def test_score(benchmark: Callable[..., Any], subjects: Subjects) -> None:
+    """All figures with their intervals."""
+    picks = rank(subjects.table.time_ns)[:, :8]
+    result = benchmark(score, subjects.table, picks, key=subjects.key)
+    assert result.figures["regret_max"].value == 0
+
+
+def test_kernel(benchmark: Any, kernel: Kernel, subjects: Subjects) -> None:
+    """One proved launch a round, timed between two events on the device."""
+    runner = subjects.runner(kernel.problem.dtype)
+    once = kernel.protocol.model_copy(update={"rounds": 1})
+
+    def launch() -> None:
+        row = measure_problem(runner, kernel.problem, once, [kernel.candidate])[0]
+        if row.status is not Status.OK:
+            raise MeasureError(f"{kernel.id}: {row.reason}")
+        subjects.clock.elapsed_ns += row.elapsed_ns[0] / row.launches
+
+    benchmark.pedantic(launch, rounds=kernel.protocol.rounds, warmup_rounds=1)
+
+
+def timed_predictors(names: Sequence[str]) -> list[str]:
+    """Those whose ranking can be timed in this process: installed with tilearena, and not given the answers."""
+    points = plugins.discover()
+    return [n for n in names if points[n].module.startswith("tilearena.") and points[n].module != PRIVILEGED[1]]

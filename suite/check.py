@@ -1,0 +1,150 @@
+"""The referee: recompute every figure of a submission from its picks and the recordings, and compare.
+
+Figures that follow from the picks are right, but that does not make the picks honest: only a refit verifies them.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilearena.dataset import Ints
+from tilearena.errors import PredictorError, RecordingError, SpecError, SubmissionError
+from tilearena.judge import Sources, judge
+from tilearena.manifest import Fingerprints, Result
+from tilearena.score import Key, Score, constant_pick
+from tilearena.splits import plan
+from tilearena.submission import path_for, read
+
+#: A time on the submitter's machine does not follow from the picks: it is checked for being a time, no more.
+NOT_RECOMPUTED = ("predict_us",)
+#: Sums may be ordered differently by another BLAS; nothing else may differ.
+RELATIVE, ABSOLUTE = 1e-9, 1e-12
+#: It ranks by the very times that it is judged by, and is there to show so.
+PRIVILEGED = "oracle"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim that does not hold."""
+
+    path: Path
+    result: str
+    field: str
+    claimed: Any
+    recomputed: Any
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.result}: {self.field} is claimed as {self.claimed}, recomputed {self.recomputed}"
+
+
+def check(path: Path, root: Path) -> list[Finding]:
+    """Every claim in the submission at ``path`` that the recordings below ``root`` do not bear out; empty is good.
+
+    ``predict_us`` is not recomputed (see ``NOT_RECOMPUTED``).
+
+    Raises:
+        SubmissionError: it cannot be read or recomputed: malformed, picks that do not fit the recording, no recording.
+    """
+    submission = read(path)
+    found: list[Finding] = []
+    for result, picks in zip(submission.manifest.results, submission.picks, strict=True):
+        try:
+            sources = Sources.open(root, result.key)
+            differences = list(_identity(result, sources))
+            if not differences:
+                _check_fit(path, result, picks, sources)
+                differences = list(_figures(result, rescore(result, picks, sources)))
+        except (RecordingError, SpecError, PredictorError) as error:
+            raise SubmissionError(f"{path}: {result.label} cannot be recomputed: {error}") from None
+        found += [Finding(path, result.label, *difference) for difference in differences]
+    return found
+
+
+def rescore(result: Result, picks: Ints, sources: Sources) -> Score:
+    """The score that ``picks`` [P, 8] deserve by ``sources``, under the result's key, seed and ``predict_us``."""
+    key, table = result.key, sources.test.table
+    constant_picks = np.empty(len(table.problems), dtype=np.int64)
+    for fold in plan(key.split, key.spec, table, sources.train.table, seed=result.seed):
+        constant_picks[fold.test_rows] = constant_pick(fold.train)
+    predict_us = result.figures.get("predict_us")
+    return judge(sources, key, picks, constant_picks, predict_us=predict_us, reason=result.reason, seed=result.seed)
+
+
+def stored_picks(root: Path, key: Key, fingerprints: Fingerprints, seed: int) -> tuple[Result, Ints] | None:
+    """The stored result of ``key`` and its picks [P, 8], if made from just these recordings, spec, space and seed.
+
+    Failed results and files that cannot be read are not offered.
+    """
+    path = path_for(root, key.device, key.spec, key.predictor, key.version)
+    try:
+        submission = read(path)
+    except SubmissionError:
+        return None
+    wanted = (key, fingerprints, seed, "ok")
+    for result, picks in zip(submission.manifest.results, submission.picks, strict=True):
+        if (result.key, result.fingerprints, result.seed, result.status) == wanted:
+            return result, picks
+    return None
+
+
+def _identity(result: Result, sources: Sources) -> Iterator[tuple[str, Any, Any]]:
+    """What is claimed about the origin and does not hold: (field, claimed, recomputed)."""
+    header = sources.test.header
+    facts = {
+        "op": header.op,
+        "spec": header.spec,
+        "space": header.space,
+        "dtype": header.dtype,
+        "protocol": header.protocol.name,
+        "device": header.device.slug,
+        "support": header.support,
+        "train_spec": sources.train.header.spec,
+    }
+    for name, fact in facts.items():
+        if getattr(result.key, name) != fact:
+            yield f"key.{name}", getattr(result.key, name), fact
+    for name, fact in sources.fingerprints:
+        claimed = getattr(result.fingerprints, name)
+        if claimed != fact:
+            yield f"fingerprints.{name}", claimed, fact
+
+
+def _check_fit(path: Path, result: Result, picks: Ints, sources: Sources) -> None:
+    n_problems, n_templates = sources.test.table.time_ns.shape
+    if len(picks) != n_problems:
+        raise SubmissionError(
+            f"{path}: {result.label} has picks for {len(picks)} problems, its recording has {n_problems}; give all"
+        )
+    outside = np.argwhere(picks >= n_templates)
+    if len(outside):
+        row, column = outside[0]
+        raise SubmissionError(
+            f"{path}: {result.label} problem {row}: pick_{column + 1} is {picks[row, column]}, but the space "
+            f"{result.key.space} has templates 0..{n_templates - 1}"
+        )
+
+
+def _figures(result: Result, score: Score) -> Iterator[tuple[str, Any, Any]]:
+    """Figures that differ, and a top2 that no honest predictor reaches: (field, claimed, recomputed)."""
+    actual = {name: value for name, value in score.flat().items() if name not in Key.model_fields}
+    claimed = {"status": result.status, "reason": result.reason, **result.figures}
+    for name in actual | claimed:
+        ours, theirs = actual.get(name, "nothing"), claimed.get(name, "nothing")
+        if not _same(ours, theirs):
+            yield name, theirs, ours
+    predict_us = result.figures.get("predict_us")
+    if predict_us is not None and predict_us <= 0:
+        yield "predict_us", predict_us, "a time above 0"
+    low, ceiling = score.figures["top2"].lo, score.figures["ceiling_top2"].hi
+    if low is not None and ceiling is not None and low > ceiling and result.key.predictor != PRIVILEGED:
+        yield "top2", f"at least {low}", f"impossible, since ceiling_top2 is at most {ceiling}"
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, float) and isinstance(theirs, int | float):
+        return math.isclose(ours, theirs, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return type(ours) is type(theirs) and bool(ours == theirs)

@@ -1,0 +1,98 @@
+"""The command line: each verb parses, calls one function, and prints. Errors of the user are one sentence."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from tilearena import cli_gpu, cli_score
+from tilearena.cli_options import Json, Root, console, print_json
+from tilearena.errors import PredictorError, TilearenaError
+from tilearena.leaderboard import serve
+from tilearena.plugins import discover, load
+from tilearena.root import find_root
+from tilearena.spec import load_space, load_workload, space_names, workload_names
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.command()(cli_gpu.devices)
+app.command()(cli_gpu.build)
+app.command()(cli_gpu.measure)
+app.command()(cli_score.score)
+app.command()(cli_score.bench)
+app.command()(cli_score.submit)
+app.command("check")(cli_score.check_)
+
+
+@app.command()
+def specs(as_json: Json = False) -> None:
+    """List the workloads and template spaces that ship with tilearena."""
+    rows: list[dict[str, Any]] = []
+    for name in workload_names():
+        workload = load_workload(name)
+        counts = {dtype: len(workload.problems_for(dtype)) for dtype in workload.dtypes}
+        rows.append(
+            {"kind": "workload", "name": name, "problems": counts, "space": workload.space}
+            | {"fingerprint": workload.fingerprint, "description": workload.description}
+        )
+    for name in space_names():
+        space = load_space(name)
+        counts = {dtype: len(space.templates(dtype, "and" if dtype == "b1" else None)) for dtype in space.dtypes}
+        rows.append(
+            {"kind": "space", "name": name, "templates": counts}
+            | {"fingerprint": space.fingerprint, "description": space.description}
+        )
+    if as_json:
+        print_json(rows)
+        return
+    table = RichTable("kind", "name", "size", "fingerprint", "what")
+    for row in rows:
+        size = ", ".join(f"{n} {dtype}" for dtype, n in (row.get("problems") or row["templates"]).items())
+        table.add_row(row["kind"], row["name"], size, row["fingerprint"], row["description"])
+    console().print(table)
+
+
+@app.command()
+def predictors(as_json: Json = False) -> None:
+    """List the installed predictors and baselines."""
+    rows = []
+    for name, point in discover().items():
+        try:
+            version, note = load(name).version, ""
+        except PredictorError as error:
+            version, note = "", str(error)
+        group = point.group.removeprefix("tilearena.").removesuffix("s")
+        rows.append({"name": name, "version": version, "kind": group, "from": point.value, "error": note})
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        print(f"{row['name']:12} {row['version'] or '-':4} {row['kind']:10} {row['error'] or row['from']}")
+
+
+@app.command()
+def board(
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501,
+    headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser.")] = False,
+    submissions: Annotated[
+        Path | None, typer.Option(help="Root of the submissions, e.g. results after a bench. Default: --root.")
+    ] = None,
+    root: Root = None,
+) -> None:
+    """Show the leaderboard in a browser."""
+    command = serve.command(find_root(root), submissions, port=port, headless=headless)
+    try:
+        raise typer.Exit(subprocess.call(command))
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def main() -> None:
+    """Entry point: user errors become one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except TilearenaError as error:
+        print(f"tilearena: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,216 @@
+"""Verbs around recordings: score, submit, check, bench."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from tilearena import bench as benches
+from tilearena import dataset, live
+from tilearena.check import NOT_RECOMPUTED, check
+from tilearena.cli_options import Device, Dtypes, Json, Predictors, Root, Seed, TimeLimit, console, one_of, print_json
+from tilearena.errors import NoGpuError, SubmissionError
+from tilearena.evaluate import Subject, evaluate
+from tilearena.plugins import discover
+from tilearena.progress import progress_bar
+from tilearena.records import PROTOCOLS, Dtype, ProtocolName
+from tilearena.report import failures, score_table
+from tilearena.root import find_root
+from tilearena.score import Score
+from tilearena.spec import Workload, load_space, load_workload
+from tilearena.splits import NETWORKS, SPLITS, Split
+from tilearena.submission import Scored
+
+
+def _evaluate(
+    folder: Path,
+    spec: str,
+    space: str,
+    device: str,
+    dtypes: list[str] | None,
+    protocols: tuple[str, ...],
+    splits: tuple[str, ...],
+    predictors: list[str] | None,
+    **options: Any,
+) -> list[Scored]:
+    workload = load_workload(spec)
+    space = load_space(space).name
+    names = one_of("--predictor", predictors, tuple(discover()))
+    scored = []
+    for protocol in protocols:
+        for dtype in _recorded_dtypes(folder, device, workload, space, protocol, dtypes):
+            for split in splits:
+                subject = Subject(
+                    workload.name,
+                    space,
+                    cast(Dtype, dtype),
+                    cast(ProtocolName, protocol),
+                    device,
+                    cast(Split, split),
+                )
+                with progress_bar(f"{spec} {dtype} {protocol} {split}") as progress:
+                    scored += evaluate(folder, subject, names, progress=progress, **options)
+    return scored
+
+
+def _recorded_dtypes(
+    folder: Path, device: str, workload: Workload, space: str, protocol: str, asked: list[str] | None
+) -> tuple[str, ...]:
+    """The dtypes that were asked for, else those that are recorded; all of them where none is, for the error to say."""
+    known = one_of("--dtype", asked, workload.dtypes)
+    paths = {d: dataset.find_path(folder, device, workload.name, space, d, protocol, workload.op) for d in known}
+    return known if asked else tuple(d for d in known if paths[d].is_file()) or known
+
+
+def _exit_if_failed(scores: list[Score]) -> None:
+    for sentence in (failed := failures(scores)):
+        print(f"tilearena: {sentence}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
+
+
+def score(
+    spec: Annotated[str, typer.Option("--spec", help="Name of the tested workload.")],
+    device: Device,
+    space: Annotated[str, typer.Option("--space", help="Template space.")] = "paper9",
+    protocol: Annotated[str, typer.Option("--protocol", help="cold or hot.")] = "cold",
+    split: Annotated[str, typer.Option("--split", help="random or models.")] = "random",
+    dtype: Dtypes = None,
+    predictor: Predictors = None,
+    refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
+    seed: Seed = 0,
+    time_limit: TimeLimit = 300.0,
+    root: Root = None,
+    as_json: Json = False,
+) -> None:
+    """Score predictors on a recording; exit code 1 if one of them failed."""
+    scored = _evaluate(
+        find_root(root),
+        spec,
+        space,
+        device,
+        dtype,
+        one_of("--protocol", [protocol], PROTOCOLS),
+        one_of("--split", [split], SPLITS),
+        predictor,
+        refit=refit,
+        seed=seed,
+        time_limit_s=time_limit,
+    )
+    scores = [s.score for s in scored]
+    if as_json:
+        print_json([s.flat() for s in scores])
+    else:
+        console().print(score_table(scores, f"{spec} on {device}, split {split}"))
+    _exit_if_failed(scores)
+
+
+def submit(
+    spec: Annotated[str, typer.Option("--spec", help="Name of the tested workload.")],
+    device: Device,
+    submitter: Annotated[str, typer.Option(help="Who submits: a name, a handle, a team.")],
+    space: Annotated[str, typer.Option("--space", help="Template space.")] = "paper9",
+    protocol: Annotated[list[str] | None, typer.Option(help="cold or hot; repeatable. Default: both.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: all that suit SPEC.")] = None,
+    dtype: Dtypes = None,
+    predictor: Predictors = None,
+    refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
+    seed: Seed = 0,
+    time_limit: TimeLimit = 300.0,
+    out: Annotated[Path | None, typer.Option(help="Root to write below. Default: --root.")] = None,
+    root: Root = None,
+) -> None:
+    """Score predictors and write one submission (JSON and Parquet) for each of them."""
+    folder = find_root(root)
+    scored = _evaluate(
+        folder,
+        spec,
+        space,
+        device,
+        dtype,
+        one_of("--protocol", protocol, PROTOCOLS),
+        one_of("--split", split, SPLITS if spec == NETWORKS else ("random",)),
+        predictor,
+        refit=refit,
+        seed=seed,
+        time_limit_s=time_limit,
+    )
+    for path in benches.write_submissions(out or folder, scored, submitter):
+        print(path)
+    _exit_if_failed([s.score for s in scored])
+
+
+def check_(files: list[Path], root: Root = None, as_json: Json = False) -> None:
+    """Recompute every figure of submissions from their picks and the recordings; exit code 1 if one does not hold."""
+    folder = find_root(root)
+    rows: list[dict[str, Any]] = []
+    for path in files:
+        try:
+            findings, error = check(path, folder), ""
+        except SubmissionError as problem:
+            findings, error = [], str(problem)
+        rows.append(
+            {
+                "path": str(path),
+                "ok": not findings and not error,
+                "error": error,
+                "findings": [
+                    {"result": f.result, "field": f.field, "claimed": f.claimed, "recomputed": f.recomputed}
+                    for f in findings
+                ],
+            }
+        )
+        if as_json:
+            continue
+        print(
+            error
+            or "\n".join(map(str, findings))
+            or f"{path}: every figure follows from its picks (not checked: {', '.join(NOT_RECOMPUTED)})"
+        )
+    if as_json:
+        print_json(rows)
+    if not all(row["ok"] for row in rows):
+        raise typer.Exit(1)
+
+
+def bench(
+    spec: Annotated[
+        str | None, typer.Argument(help="Workload. Default: quick, and lowbit-random from recordings.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="Whose recordings are replayed without a GPU.")
+    ] = "nvidia-h200",
+    protocol: Annotated[str, typer.Option("--protocol", help="cold or hot.")] = "cold",
+    space: Annotated[str, typer.Option("--space", help="Template space.")] = "paper9",
+    predictor: Predictors = None,
+    use_recordings: Annotated[bool, typer.Option("--replay", help="Use recordings even where there is a GPU.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for what this run writes.")] = Path("results"),
+    seed: Seed = 0,
+    time_limit: TimeLimit = 300.0,
+    root: Root = None,
+) -> None:
+    """Score every predictor: live on this machine's GPU, else on recordings. Exit code 1 if one of them failed."""
+    one_of("--protocol", [protocol], PROTOCOLS)
+    options = benches.Options(
+        data=find_root(root),
+        out=out,
+        predictors=one_of("--predictor", predictor, tuple(discover())),
+        protocol=cast(ProtocolName, protocol),
+        space=space,
+        seed=seed,
+        time_limit_s=time_limit,
+    )
+    terminal = console()
+    gpu = None
+    if not use_recordings:
+        try:
+            gpu = benches.Gpu(live.pick_device(), space, seed, terminal)
+        except NoGpuError as error:
+            terminal.print(f"{error}; replaying the recordings of {device}")
+    if gpu is not None:
+        good = benches.on_gpu(options, gpu, spec or benches.LIVE, terminal)
+    else:
+        good = benches.replay(options, device, [spec] if spec else benches.REPLAYED, terminal)
+    if not good:
+        raise typer.Exit(1)

@@ -1,0 +1,105 @@
+"""Recordings -> the scores of predictors: the path that `score`, `submit` and `bench` share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilearena import plugins, predict
+from tilearena.check import rescore, stored_picks
+from tilearena.errors import PredictorError
+from tilearena.judge import Sources, judge
+from tilearena.predict import Prediction
+from tilearena.records import Dtype, ProtocolName
+from tilearena.score import Key
+from tilearena.splits import Split, plan, train_spec_for
+from tilearena.submission import Scored
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is scored, except by whom."""
+
+    spec: str
+    space: str
+    dtype: Dtype
+    protocol: ProtocolName
+    device: str
+    split: Split
+    op: str = "gemm"
+
+    def key(self, predictor: str, version: str, support: str = "native") -> Key:
+        """The key of one predictor's result."""
+        train_spec = train_spec_for(self.split, self.spec)
+        return Key.model_validate(
+            {**self.__dict__, "predictor": predictor, "version": version}
+            | {"train_spec": train_spec, "support": support}
+        )
+
+
+def evaluate(
+    root: Path,
+    subject: Subject,
+    predictors: Sequence[str],
+    *,
+    refit: bool = False,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    progress: Progress = lambda done, total, label: None,
+) -> list[Scored]:
+    """Score each of ``predictors`` on one recording, in the order given; a failing one is there with its reason.
+
+    Stored out-of-fold picks are used where every fingerprint matches, unless ``refit``.
+
+    Raises:
+        RecordingError, SpecError: no such recording, or a split that does not suit it.
+    """
+    sources = Sources.open(root, subject.key("any", "any"))
+    folds = plan(subject.split, subject.spec, sources.test.table, sources.train.table, seed=seed)
+    scored = []
+    for done, name in enumerate(predictors):
+        progress(done, len(predictors), name)
+        found = None if refit else _stored(root, subject, sources, name, seed)
+        if found is None:
+            prediction = predict.cross_fit(name, folds, sources.test.table, seed=seed, time_limit_s=time_limit_s)
+            found = _judged(subject, sources, prediction, seed)
+        scored.append(found)
+    progress(len(predictors), len(predictors), "")
+    return scored
+
+
+def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: int) -> Scored:
+    key = subject.key(prediction.name, prediction.version, sources.test.header.support)
+    result = judge(
+        sources,
+        key,
+        prediction.picks,
+        prediction.constant_picks,
+        predict_us=prediction.predict_us,
+        reason=prediction.reason,
+        seed=seed,
+    )
+    return Scored(score=result, picks=prediction.picks, fingerprints=sources.fingerprints, seed=seed)
+
+
+def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int) -> Scored | None:
+    """The result that was stored for the installed version of a built-in predictor, judged again.
+
+    A third party's predictor is always fitted: its version says nothing about its code.
+    """
+    point = plugins.discover().get(name)
+    if point is None:
+        raise PredictorError(f"no predictor named {name!r}; installed: {', '.join(sorted(plugins.discover()))}")
+    if not point.module.startswith("tilearena."):
+        return None
+    try:
+        version = plugins.load(name).version
+    except PredictorError:
+        return None
+    key = subject.key(name, version, sources.test.header.support)
+    found = stored_picks(root, key, sources.fingerprints, seed)
+    if found is None:
+        return None
+    result, picks = found
+    return Scored(rescore(result, picks, sources), picks, sources.fingerprints, seed)

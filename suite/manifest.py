@@ -1,0 +1,101 @@
+"""What the JSON of a submission may say: typed, bounded, and without unknown keys, since it comes from strangers."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AwareDatetime, Field, StrictFloat, StrictInt, StringConstraints, model_validator
+
+from tilearena.dataset import Recording
+from tilearena.records import Record
+from tilearena.score import Key
+
+SCHEMA_VERSION: Literal[1] = 1
+MAX_RESULTS = 64
+MAX_TEXT = 500
+
+#: Names become folders and files, so no separator and no leading dot.
+Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Number = Annotated[StrictInt | StrictFloat, Field(ge=-(1 << 53), le=1 << 53, allow_inf_nan=False)]
+
+
+class Names(Record):
+    """The names that place a result: a ``Key`` whose strings are safe as parts of a path."""
+
+    spec: Slug
+    space: Slug
+    device: Slug
+    predictor: Slug
+    version: Slug
+    train_spec: Slug
+
+
+class Fingerprints(Record):
+    """What a result was computed from. ``train`` equals ``test`` where a split trains in the tested recording."""
+
+    test: Hash
+    train: Hash
+    repeat: Hash | None
+    spec: Hash
+    space: Hash
+
+    @classmethod
+    def of(cls, test: Recording, train: Recording, repeat: Recording | None) -> Self:
+        """The fingerprints of these recordings and of the tested spec and space."""
+        return cls(
+            test=test.header.fingerprint,
+            train=train.header.fingerprint,
+            repeat=repeat.header.fingerprint if repeat else None,
+            spec=test.header.spec_fingerprint,
+            space=test.header.space_fingerprint,
+        )
+
+
+class Result(Record):
+    """The claims about one key; ``figures`` has the counts and figures of ``Score.flat``, null where unknown."""
+
+    key: Key
+    fingerprints: Fingerprints
+    picks_fingerprint: Hash
+    seed: Annotated[StrictInt, Field(ge=0, lt=1 << 32)]
+    status: Literal["ok", "failed"]
+    reason: Text
+    figures: Annotated[dict[Slug, Number | None], Field(max_length=200)]
+
+    @model_validator(mode="after")
+    def _safe_names(self) -> Self:
+        Names.model_validate(self.key.model_dump(include=set(Names.model_fields)))
+        return self
+
+    @property
+    def label(self) -> str:
+        """``dtype/protocol/split``, with op and space where they are not the usual ones."""
+        usual = {"op": "gemm", "space": "paper9"}
+        rest = [getattr(self.key, name) for name, value in usual.items() if getattr(self.key, name) != value]
+        return "/".join([*rest, self.key.dtype, self.key.protocol, self.key.split])
+
+
+class Manifest(Record):
+    """The JSON file."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["submission"] = "submission"
+    predictor: Slug
+    version: Slug
+    device: Slug
+    spec: Slug
+    submitter: Annotated[Text, Field(max_length=200)]
+    created_at: AwareDatetime
+    tilearena: Annotated[Text, Field(max_length=64)]
+    results: Annotated[tuple[Result, ...], Field(min_length=1, max_length=MAX_RESULTS)]
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> Self:
+        for i, result in enumerate(self.results):
+            for name in ("predictor", "version", "device", "spec"):
+                if getattr(result.key, name) != getattr(self, name):
+                    raise ValueError(f"results.{i}.key.{name} differs from the submission's {name}")
+        labels = [result.label for result in self.results]
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ValueError(f"the result {twice[0]} is there twice")
+        return self

@@ -1,0 +1,110 @@
+"""Scores as tables for a terminal; no figure is computed here."""
+
+from collections.abc import Sequence
+
+from rich.table import Table as RichTable
+
+from tilearena.bench_live import LiveResult
+from tilearena.score import Score
+
+
+def percent(score: Score, name: str, digits: int = 1) -> str:
+    """A fraction as per cent, or a dash."""
+    value = score.figures[name].value
+    return "-" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def interval(score: Score, name: str) -> str:
+    """The 95 % interval of a fraction, in per cent."""
+    figure = score.figures[name]
+    return "" if figure.lo is None or figure.hi is None else f"{100 * figure.lo:.1f}..{100 * figure.hi:.1f}"
+
+
+def times(score: Score, name: str) -> str:
+    """A ratio, or a dash."""
+    value = score.figures[name].value
+    return "-" if value is None else f"{value:.3f}x"
+
+
+def _subject(score: Score) -> str:
+    """Heading of a section: what the rows below are about."""
+    key = score.key
+    emulated = ", emulated on this device" if key.support == "emulated" else ""
+    return f"[bold]{key.spec} {key.dtype} {key.protocol} {key.split}[/bold] ({score.n_problems} problems{emulated})"
+
+
+def score_table(scores: Sequence[Score], title: str) -> RichTable:
+    """One row a score, in sections by subject; a failed predictor is a row with its reason."""
+    columns = (
+        "predictor",
+        "top2",
+        "95 %",
+        "regret",
+        "p99",
+        "speedup",
+        "of best",
+        "gap closed",
+        "slower",
+        "us",
+        "failed",
+    )
+    table = RichTable(*columns, "failed", title=title)
+    subject = ""
+    for score in scores:
+        if _subject(score) != subject:
+            subject = _subject(score)
+            table.add_section()
+            table.add_row(subject)
+        if score.status == "failed":
+            table.add_row(score.key.predictor, "[red]failed", *[""] * 8, str(score.n_failed))
+            continue
+        predict_us = score.figures["predict_us"].value
+        table.add_row(
+            score.key.predictor,
+            percent(score, "top2"),
+            interval(score, "top2"),
+            percent(score, "regret_mean", 2),
+            percent(score, "regret_p99", 1),
+            times(score, "speedup_geomean"),
+            times(score, "oracle_speedup_geomean"),
+            percent(score, "gap_closed"),
+            percent(score, "slowdown_share"),
+            "-" if predict_us is None else f"{predict_us:.1f}",
+            str(score.n_failed),
+        )
+    return table
+
+
+def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTable:
+    """One row a predictor: accuracy by the first pass, speedups by the fresh run."""
+    columns = ("predictor", "trained", "top2", "regret", "fresh speedup", "95 %", "slower", "failed", f"over {vendor}")
+    table = RichTable(*columns, title=title)
+    subject = ""
+    for result in results:
+        key, fresh = result.first.key, result.fresh
+        if key.dtype != subject:
+            subject = key.dtype
+            emulated = ", emulated on this device" if key.support == "emulated" else ""
+            table.add_section()
+            table.add_row(f"[bold]{key.spec} {key.dtype}[/bold] ({result.first.n_problems} problems{emulated})")
+        if result.first.status == "failed":
+            table.add_row(key.predictor, result.trained, "[red]failed", *[""] * 4, str(result.first.n_failed))
+            continue
+        figure = fresh.figures["speedup_geomean"]
+        table.add_row(
+            key.predictor,
+            result.trained,
+            percent(result.first, "top2"),
+            percent(result.first, "regret_mean", 2),
+            times(fresh, "speedup_geomean"),
+            "" if figure.lo is None or figure.hi is None else f"{figure.lo:.3f}..{figure.hi:.3f}",
+            percent(fresh, "slowdown_share"),
+            str(fresh.n_failed),
+            "-" if result.vendor_speedup is None else f"{result.vendor_speedup:.3f}x of {result.vendor_problems}",
+        )
+    return table
+
+
+def failures(scores: Sequence[Score]) -> list[str]:
+    """One sentence for each predictor that failed."""
+    return [f"{s.key.spec} {s.key.dtype} {s.key.protocol}: {s.reason}" for s in scores if s.status == "failed"]

@@ -1,0 +1,262 @@
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tilearena.errors import SpecError
+from tilearena.spec import export_schemas, load_space, load_workload, space_names, workload_names
+
+SPECS = Path(__file__).parents[1] / "specs"
+BASE = """\
+name: mine
+version: 1
+dtypes: [s8, b1]
+rounds: {s8: 4}
+problems:
+  - list:
+      - [1, 128, 256]
+      - [17, 136, 384]
+  - grid:
+      m: [1, 2]
+      n: [8, 16]
+      k: [128]
+  - random:
+      count: 5
+      seed: 3
+      m: {range: [1, 64]}
+      n: {range: [8, 512], multiples: [64]}
+      k: {range: [128, 512]}
+  - network:
+      name: Tiny
+      source: a paper
+      layers:
+        up: [64, 128]
+        down: [128, 256]
+      tokens: [1, 3]
+"""
+
+
+def write(folder: Path, text: str, name: str = "mine.yaml") -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def shapes(workload, dtype):
+    return [(p.m, p.n, p.k) for p in workload.problems_for(dtype)]
+
+
+def digest(workload, dtype):
+    return hashlib.sha256(json.dumps(shapes(workload, dtype)).encode()).hexdigest()[:16]
+
+
+def test_shipped_names_are_listed():
+    assert workload_names() == ["lowbit-random", "networks", "quick"]
+    assert space_names() == ["paper9"]
+
+
+@pytest.mark.parametrize("name", ["lowbit-random", "networks", "quick"])
+def test_shipped_workload_is_named_as_its_file(name):
+    assert load_workload(name).name == name
+    assert load_workload(name).space == "paper9"
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "count", "first", "problems"),
+    [
+        ("lowbit-random", "s8", 2000, (5253, 1152, 128), "1c1335831d7c8a51"),
+        ("lowbit-random", "s4", 2000, (5253, 1152, 128), "7390962148572d65"),
+        ("lowbit-random", "b1", 2000, (5253, 1152, 128), "d29a1d40c9ca331b"),
+        ("networks", "s8", 304, (1, 4096, 4096), "ca6629d11e0e7dab"),
+        ("networks", "b1", 304, (1, 4096, 4096), "ca6629d11e0e7dab"),
+        ("quick", "s8", 42, (1, 4096, 4096), "01749ead7f334715"),
+        ("quick", "s4", 42, (1, 4096, 4096), "d127ab80974ca472"),
+        ("quick", "b1", 42, (1, 4096, 4096), "51c1bfcd20e050ae"),
+    ],
+)
+def test_shipped_problems_are_pinned(name, dtype, count, first, problems):
+    workload = load_workload(name)
+    assert len(workload.problems_for(dtype)) == count
+    assert shapes(workload, dtype)[0] == first
+    assert digest(workload, dtype) == problems
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("lowbit-random", "e67b25c5b08c8b10"),
+        ("networks", "483a6c8a8958d9c6"),
+        ("quick", "7af3e8b114d88486"),
+    ],
+)
+def test_shipped_fingerprint_is_pinned(name, expected):
+    assert load_workload(name).fingerprint == expected
+
+
+@pytest.mark.parametrize(("dtype", "alignment"), [("s8", 16), ("s4", 32), ("b1", 128)])
+def test_lowbit_random_keeps_to_its_promise(dtype, alignment):
+    problems = load_workload("lowbit-random").problems_for(dtype)
+    assert len({(p.m, p.n, p.k) for p in problems}) == 2000
+    assert all(1 <= p.m <= 16384 and 128 <= p.n <= 16384 and 128 <= p.k <= 16384 for p in problems)
+    assert max(p.macs for p in problems) <= 2**36
+    assert max(p.operand_bytes + p.output_bytes for p in problems) <= 8e9
+    assert sum(p.m % 2 for p in problems) > 800
+    ragged = [p for p in problems if p.n % 64 or p.k % 64]
+    assert 0.15 < len(ragged) / 2000 < 0.22
+    assert {p.k % alignment for p in problems} == {0}
+    assert any(p.k % (2 * alignment) for p in problems)
+    assert any(p.n % 16 for p in problems)
+
+
+def test_lowbit_random_draws_differ_by_the_alignment_of_k_only():
+    workload = load_workload("lowbit-random")
+    pairs = list(zip(shapes(workload, "s8")[:100], shapes(workload, "s4")[:100], strict=True))
+    assert all(a[:2] == b[:2] for a, b in pairs)
+    assert all(abs(a[2] - b[2]) <= 32 for a, b in pairs)
+    assert any(a[2] != b[2] for a, b in pairs)
+
+
+@pytest.mark.parametrize("dtype", ["s8", "s4", "b1"])
+def test_quick_reaches_from_one_token_to_2_pow_33(dtype):
+    problems = load_workload("quick").problems_for(dtype)
+    assert {1, 8, 16, 17, 33} <= {p.m for p in problems}
+    assert max(p.macs for p in problems) == 2**33
+
+
+def test_networks_holds_the_llama_layers():
+    workload = load_workload("networks")
+    assert workload.dtypes == ("s8", "b1")
+    of_17_tokens = {(n, k) for m, n, k in shapes(workload, "s8") if m == 17}
+    llama_8b = {(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)}
+    llama_70b = {(10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)}
+    assert llama_8b | llama_70b <= of_17_tokens
+    assert shapes(workload, "s8") == shapes(workload, "b1")
+
+
+def test_workload_expands_sources_in_order(tmp_path):
+    got = shapes(load_workload(write(tmp_path, BASE)), "b1")
+    assert got[:2] == [(1, 128, 256), (17, 136, 384)]
+    assert got[2:6] == [(1, 8, 128), (1, 16, 128), (2, 8, 128), (2, 16, 128)]
+    assert all(m <= 64 and n % 64 == 0 and k % 128 == 0 for m, n, k in got[6:11])
+    assert got[11:] == [(1, 128, 256), (3, 128, 256), (1, 64, 128), (3, 64, 128)][1:]
+
+
+def test_workload_gives_the_bit_operation_to_b1_only(tmp_path):
+    workload = load_workload(write(tmp_path, BASE + "bit_op: xor\n"))
+    assert {p.bit_op for p in workload.problems_for("b1")} == {"xor"}
+    assert {p.bit_op for p in workload.problems_for("s8")} == {None}
+
+
+def test_workload_without_the_dtype_says_which_it_has(tmp_path):
+    with pytest.raises(SpecError, match="'mine' has no s4; it has s8, b1"):
+        load_workload(write(tmp_path, BASE)).problems_for("s4")
+
+
+def test_protocol_takes_rounds_and_seed_from_the_workload(tmp_path):
+    workload = load_workload(write(tmp_path, BASE + "seed: 9\n"))
+    assert workload.protocol("hot", "s8").model_dump(include={"name", "rounds", "seed"}) == {
+        "name": "hot",
+        "rounds": 4,
+        "seed": 9,
+    }
+    assert workload.protocol("cold", "b1").rounds == 8
+    assert workload.protocol("cold", "s4").rounds == 3
+
+
+def test_draw_of_fewer_is_the_start_of_a_draw_of_more(tmp_path):
+    few = load_workload(write(tmp_path, BASE))
+    many = load_workload(write(tmp_path, BASE.replace("count: 5", "count: 500")))
+    assert shapes(many, "s8")[6:11] == shapes(few, "s8")[6:11]
+
+
+def test_draw_skips_what_exceeds_the_limits(tmp_path):
+    wide = BASE.replace("count: 5", "count: 200")
+    free = load_workload(write(tmp_path, wide)).problems_for("s8")
+    fast = load_workload(write(tmp_path, wide + "limits: {max_macs: 3_000_000}\n")).problems_for("s8")
+    light = load_workload(write(tmp_path, wide + "limits: {max_bytes: 130_000}\n")).problems_for("s8")
+    assert max(p.macs for p in free) > 3_000_000 >= max(p.macs for p in fast)
+    assert max(p.operand_bytes + p.output_bytes for p in free) > 130_000
+    assert max(p.operand_bytes + p.output_bytes for p in light) <= 130_000
+
+
+def test_network_tokens_can_be_shared_by_an_alias(tmp_path):
+    text = BASE.replace("tokens: [1, 3]", "tokens: &t [1, 3]") + (
+        "  - network: {name: B, source: s, layers: {x: [256, 128]}, tokens: *t}\n"
+    )
+    assert shapes(load_workload(write(tmp_path, text)), "s8")[-2:] == [(1, 256, 128), (3, 256, 128)]
+
+
+def test_merge_key_inherits_and_own_keys_win(tmp_path):
+    text = BASE.replace("m: {range: [1, 64]}", "m: &axis {range: [1, 64], multiples: [2]}").replace(
+        "k: {range: [128, 512]}", "k: {<<: *axis, range: [256, 256]}"
+    )
+    drawn = shapes(load_workload(write(tmp_path, text)), "s8")[6:11]
+    assert {k for _, _, k in drawn} == {256}
+    assert {m % 2 for m, _, _ in drawn} == {0}
+
+
+def reordered(value):
+    if isinstance(value, dict):
+        return {key: reordered(child) for key, child in reversed(value.items())}
+    return [reordered(child) for child in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a comment\n" + BASE.replace("\n", "\n\n", 1),
+        yaml.safe_dump(reordered(yaml.safe_load(BASE)), sort_keys=False),
+        json.dumps(yaml.safe_load(BASE)),
+        BASE + "op: gemm\nbit_op: and\nspace: paper9\nseed: 0\n",
+        BASE.replace("{s8: 4}", "{b1: 8, s8: 4}"),
+        BASE + "description: of no weight\n",
+    ],
+)
+def test_fingerprint_ignores_order_comments_and_format(tmp_path, text):
+    plain, other = (load_workload(write(tmp_path, t, n)) for t, n in ((BASE, "a.yaml"), (text, "b.yml")))
+    assert other.fingerprint == plain.fingerprint
+    assert shapes(other, "s8") == shapes(plain, "s8")
+
+
+@given(st.randoms())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_fingerprint_ignores_every_key_order(tmp_path, random):
+    def shuffle(value):
+        if isinstance(value, dict):
+            return {key: shuffle(value[key]) for key in random.sample(list(value), len(value))}
+        return [shuffle(child) for child in value] if isinstance(value, list) else value
+
+    text = yaml.safe_dump(shuffle(yaml.safe_load(BASE)), sort_keys=False, default_flow_style=random.random() < 0.5)
+    expected = load_workload(write(tmp_path, BASE, "a.yaml"))
+    assert load_workload(write(tmp_path, text, "b.yaml")).fingerprint == expected.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("[17, 136", "[18, 136"), ("seed: 3", "seed: 4"), ("s8: 4", "s8: 5"), ("[s8, b1]", "[b1, s8]"), ("up:", "wide:")],
+)
+def test_fingerprint_follows_the_content(tmp_path, old, new):
+    plain, other = (load_workload(write(tmp_path, t)) for t in (BASE, BASE.replace(old, new)))
+    assert other.fingerprint != plain.fingerprint
+
+
+def test_unknown_name_lists_the_shipped_ones():
+    with pytest.raises(SpecError, match="no workload named 'fast'; use lowbit-random, networks, quick, or a path"):
+        load_workload("fast")
+    with pytest.raises(SpecError, match="no space named 'paper'; use paper9, or a path"):
+        load_space("paper")
+
+
+@pytest.mark.parametrize("name", ["workload.schema.json", "space.schema.json"])
+def test_committed_schema_is_current_and_describes_every_key(tmp_path, name):
+    export_schemas(tmp_path)
+    schema = json.loads((tmp_path / name).read_text())
+    assert json.loads((SPECS / name).read_text()) == schema, "run tilearena.spec.export_schemas on specs/"
+    models = [schema, *schema["$defs"].values()]
+    undescribed = [key for model in models for key, value in model["properties"].items() if "description" not in value]
+    assert undescribed == []
+    assert all(model["additionalProperties"] is False for model in models)
