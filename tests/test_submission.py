@@ -1,0 +1,337 @@
+import json
+import os
+import re
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilearena import submission
+from tilearena.errors import SubmissionError
+from tilearena.manifest import Manifest, Result
+from tilearena.picks import COLUMNS, padded, picks_fingerprint, read_picks, write_picks
+from tilearena.submission import MAX_BYTES, path_for, read
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def written(arena):
+    """A submission of two results: s8 of 40 problems and emulated s4 of 40."""
+    return arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")])
+
+
+def edit(path: Path, *keys: Any, to: Any) -> None:
+    raw = json.loads(path.read_text())
+    part = raw
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = to
+    path.write_text(json.dumps(raw))
+
+
+def refused(path: Path, match: str) -> None:
+    with pytest.raises(SubmissionError, match=match) as caught:
+        read(path)
+    assert str(path.with_suffix("")) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_submission_comes_back_as_written(arena, written):
+    key = arena.key("lowbit-random", "s8")
+    scored = arena.scored(key, 0.01)
+    assert written == path_for(arena.root, "synthetic-device", "lowbit-random", "gbdt", "1")
+    found = read(written)
+    assert found.manifest.created_at == NOW
+    assert [result.label for result in found.manifest.results] == ["s8/cold/random", "s4/cold/random"]
+    assert found.manifest.results[0].key == key
+    assert found.manifest.results[0].figures["top2"] == scored.score.figures["top2"].value
+    np.testing.assert_array_equal(found.picks[0], scored.picks)
+    assert found.picks[1].shape == (40, 8)
+
+
+def test_submission_label_names_an_unusual_space(arena, written):
+    result = read(written).manifest.results[0]
+    other = result.model_copy(update={"key": result.key.model_copy(update={"space": "wide"})})
+    assert other.label == "wide/s8/cold/random"
+
+
+def test_write_leaves_only_the_two_files(written):
+    assert sorted(p.name for p in written.parent.iterdir()) == ["1.json", "1.parquet"]
+
+
+def test_write_refuses_nothing(tmp_path):
+    with pytest.raises(SubmissionError, match="nothing to submit"):
+        submission.write(tmp_path, [], submitter="", created_at=NOW)
+
+
+@pytest.mark.parametrize("version", ["../../1", ".hidden", "a/b", "", "v" * 65])
+def test_write_refuses_a_name_that_is_no_safe_file_name(arena, version):
+    key = arena.key("lowbit-random", "s8").model_copy(update={"version": version})
+    with pytest.raises(SubmissionError, match="version"):
+        submission.write(arena.root, [arena.scored(key, 0.01)], submitter="", created_at=NOW)
+    assert not (arena.root / "leaderboard").exists()
+
+
+def test_write_refuses_two_subjects(arena):
+    keys = [arena.key("lowbit-random", "s8"), arena.key("networks", "s8")]
+    with pytest.raises(SubmissionError, match=r"results\.1\.key\.spec differs from the submission's spec"):
+        arena.submit("gbdt", 0.01, keys)
+
+
+def test_write_refuses_one_result_twice(arena):
+    with pytest.raises(SubmissionError, match="s8/cold/random is there twice"):
+        arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8")] * 2)
+
+
+def test_write_makes_a_reason_one_short_line(arena):
+    path = arena.submit("gbdt", 0, [arena.key("lowbit-random", "s8")], reason="it\nraised " + "x" * 600)
+    result = read(path).manifest.results[0]
+    assert result.reason == ("it raised " + "x" * 600)[:500]
+    assert (result.status, result.figures["n_failed"]) == ("failed", 40)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "match"),
+    [
+        (["schema_version"], 2, "schema version 2, .* update tilearena"),
+        (["schema_version"], 0, "schema version 0, .* run `tilearena submit` again"),
+        (["schema_version"], True, "schema version True"),
+        (["kind"], "recording", "key 'kind'"),
+        (["surplus"], 1, "key 'surplus'"),
+        (["submitter"], "x" * 201, "key 'submitter'"),
+        (["submitter"], "\x1b[31m", "key 'submitter'"),
+        (["created_at"], "yesterday", "key 'created_at'"),
+        (["results"], [], "key 'results'"),
+        (["results", 0, "key", "dtype"], "f16", r"key 'results\.0\.key\.dtype'"),
+        (["results", 0, "key", "space"], "../../etc", r"key 'results\.0"),
+        (["results", 0, "key", "device"], "other", r"results\.0\.key\.device differs"),
+        (["results", 0, "seed"], 1 << 32, r"key 'results\.0\.seed'"),
+        (["results", 0, "seed"], 1.0, r"key 'results\.0\.seed'"),
+        (["results", 0, "figures", "top2"], "0.9", r"key 'results\.0\.figures\.top2"),
+        (["results", 0, "figures", "top2"], True, r"key 'results\.0\.figures\.top2"),
+        (["results", 0, "figures", "n_failed"], 10**30, r"key 'results\.0\.figures\.n_failed"),
+        (["results", 0, "figures", "top2"], float("nan"), "NaN is not a number"),
+        (["results", 0, "figures", "top2"], float("inf"), "Infinity is not a number"),
+        (["results", 0, "figures", "bad name"], 1, r"key 'results\.0\.figures\.bad name"),
+        (["results", 0, "fingerprints", "test"], "XYZ", r"key 'results\.0\.fingerprints\.test'"),
+        (["results", 0, "picks_fingerprint"], "0" * 16, "s8/cold/random: picks do not match"),
+        (["version"], "2", r"results\.0\.key\.version differs"),
+    ],
+)
+def test_read_names_the_wrong_key(written, keys, value, match):
+    edit(written, *keys, to=value)
+    refused(written, match)
+
+
+def test_read_refuses_a_number_that_overflows(written):
+    written.write_text(re.sub('"top2": [^,]+', '"top2": 1e999', written.read_text(), count=1))
+    refused(written, r"key 'results\.0\.figures\.top2")
+
+
+@pytest.mark.parametrize("where", ["networks/gbdt/1.json", "lowbit-random/mlp/1.json", "lowbit-random/gbdt/2.json"])
+def test_read_refuses_a_file_in_the_wrong_place(arena, written, where):
+    moved = written.parents[2] / where
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (".json", ".parquet"):
+        written.with_suffix(suffix).rename(moved.with_suffix(suffix))
+    refused(moved, "belongs in synthetic-device/lowbit-random/gbdt/1.json; move it there")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (b"", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[]", "not a JSON object"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"schema_version": 1, "a": ' + b'{"a":' * 50_000, "nested too deeply"),
+        (b'{"kind": 1, "kind": 2}', "one key twice"),
+        (b"9" * 5_000, "not valid JSON"),
+        (b" " * (MAX_BYTES + 1), "larger than 8 MiB"),
+    ],
+    ids=["empty", "not-utf8", "array", "deep-array", "deep-object", "twice", "huge-integer", "large"],
+)
+def test_read_refuses_json_that_is_no_submission(written, text, match):
+    written.write_bytes(text)
+    refused(written, match)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_read_refuses_a_missing_half(written, suffix):
+    written.with_suffix(suffix).unlink()
+    refused(written, "no such file")
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_read_refuses_a_symbolic_link(written, tmp_path_factory, suffix):
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    half = written.with_suffix(suffix)
+    half.rename(outside)
+    half.symlink_to(outside)
+    refused(written, f"'1{suffix}' is a symbolic link")
+
+
+def test_read_refuses_a_linked_folder(written, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "gbdt"
+    written.parent.rename(outside)
+    written.parent.symlink_to(outside)
+    refused(written, "'gbdt' is a symbolic link")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_read_does_not_wait_on_a_pipe(written):
+    written.unlink()
+    os.mkfifo(written)
+    refused(written, "no such file")
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_read_refuses_truncated_parquet(written, keep):
+    half = written.with_suffix(".parquet")
+    half.write_bytes(half.read_bytes()[:keep])
+    refused(written, "not a readable Parquet file")
+
+
+def test_read_refuses_large_parquet(written):
+    written.with_suffix(".parquet").write_bytes(b"\0" * (MAX_BYTES + 1))
+    refused(written, "larger than 8 MiB")
+
+
+def rows_of(path: Path) -> dict[str, list[int]]:
+    return pq.read_table(path.with_suffix(".parquet")).to_pydict()
+
+
+def put(path: Path, rows: dict[str, list[int]], schema: pa.Schema = COLUMNS) -> None:
+    pq.write_table(pa.table(rows, schema=schema), path.with_suffix(".parquet"))
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "match"),
+    [
+        ("result", 0, 1, "row 0 should have result 0"),
+        ("result", 79, 2, r"column result must lie in 0\.\.1"),
+        ("result", 0, -1, r"column result must lie in 0\.\.1"),
+        ("problem", 7, 8, "row 7 should have problem 7"),
+        ("problem", 41, 0, "row 41 should have problem 1"),
+        ("pick_1", 0, -2, "s8/cold/random problem 0 has a pick below -1"),
+        ("pick_3", 39, -1, "s8/cold/random problem 39 has a -1 before a valid pick"),
+        ("pick_8", 40, None, "s4/cold/random problem 0 picks one template twice"),
+        ("pick_5", 2, 300, "s8/cold/random: picks do not match"),
+    ],
+)
+def test_read_refuses_a_wrong_cell(written, column, row, value, match):
+    rows = rows_of(written)
+    rows[column][row] = rows["pick_1"][row] if value is None else value
+    put(written, rows)
+    refused(written, match)
+
+
+def test_read_refuses_any_changed_pick(written):
+    rows = rows_of(written)
+    for column in (f"pick_{i}" for i in range(1, 9)):
+        changed = {**rows, column: list(rows[column])}
+        changed[column][11] = 100
+        put(written, changed)
+        refused(written, "s8/cold/random: picks do not match the JSON's picks_fingerprint")
+
+
+def test_read_refuses_missing_and_extra_rows(written):
+    rows = rows_of(written)
+    put(written, {name: values[:5] + values[6:] for name, values in rows.items()})
+    refused(written, "row 5 should have problem 5")
+    put(written, {name: [*values, 40 if name == "problem" else values[-1]] for name, values in rows.items()})
+    refused(written, "s4/cold/random: picks do not match")
+
+
+def test_read_refuses_other_columns(written):
+    rows = rows_of(written)
+    put(written, rows, pa.schema([pa.field(f.name, f.type) for f in COLUMNS]))
+    refused(written, "columns are not result, problem, pick_1")
+    del rows["pick_8"]
+    put(written, rows, pa.schema(list(COLUMNS)[:-1]))
+    refused(written, "columns are not result, problem, pick_1")
+
+
+def test_read_refuses_a_bomb_of_rows(written):
+    n = (1 << 20) + 1
+    put(written, {name: np.zeros(n, dtype="i4" if name == "problem" else "i2") for name in COLUMNS.names})
+    assert written.with_suffix(".parquet").stat().st_size < MAX_BYTES
+    refused(written, "more than 1048576 rows")
+
+
+def test_picks_are_padded_and_cut_to_eight():
+    assert padded(np.array([[3, 1]])).tolist() == [[3, 1, -1, -1, -1, -1, -1, -1]]
+    assert padded(np.arange(9)[None]).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7]]
+    assert picks_fingerprint(np.array([[3, 1]])) == picks_fingerprint(np.array([[3, 1, -1]]))
+    assert picks_fingerprint(np.array([[3, 1]])) != picks_fingerprint(np.array([[1, 3]]))
+
+
+def test_picks_of_results_of_different_length_come_back(tmp_path):
+    path = tmp_path / "p.parquet"
+    write_picks(path, [np.array([[1], [2]]), np.array([[0, 1]]), np.empty((0, 3), dtype=np.int64)])
+    back = read_picks(path, path.read_bytes(), ["a", "b", "c"])
+    assert [len(picks) for picks in back] == [2, 1, 0]
+    assert back[0][:, 0].tolist() == [1, 2]
+    assert back[1].tolist() == [[0, 1, -1, -1, -1, -1, -1, -1]]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+mangled = st.fixed_dictionaries(
+    {"schema_version": st.just(1)},
+    optional={name: json_values for name in Manifest.model_fields if name not in ("schema_version", "results")}
+    | {
+        "results": st.lists(
+            st.dictionaries(st.sampled_from([*Result.model_fields, "x"]), json_values, max_size=7), max_size=2
+        )
+    },
+)
+
+
+def read_bytes_as_submission(json_bytes: bytes, parquet: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "d" / "s" / "p" / "1.json"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(json_bytes)
+        path.with_suffix(".parquet").write_bytes(parquet)
+        with pytest.raises(SubmissionError):
+            read(path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=200), st.binary(max_size=50))
+def test_read_of_random_bytes_raises_only_submission_errors(data, parquet):
+    read_bytes_as_submission(data, parquet)
+
+
+@settings(max_examples=150, deadline=None)
+@given(json_values | mangled)
+def test_read_of_random_json_raises_only_submission_errors(value):
+    read_bytes_as_submission(json.dumps(value).encode(), b"")
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_read_of_damaged_picks_raises_only_submission_errors(data):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "p.parquet"
+        write_picks(path, [np.arange(24).reshape(3, 8)])
+        raw = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+        try:
+            (picks,) = read_picks(path, bytes(raw), ["a"])
+        except SubmissionError:
+            return
+        assert picks.shape[1] == 8
