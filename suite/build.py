@@ -27,6 +27,8 @@ ARCHES = (80, 86, 89, 90)
 FLAGS = ("-O3", "-std=c++17", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC")
 ELEMENT = {"s8": "int8_t", "s4": "cutlass::int4b_t", "b1": "cutlass::uint1b_t"}
 OPERATOR = {None: "OpMultiplyAddSaturate", "and": "OpAndPopc", "xor": "OpXorPopc"}
+# A compiler that ran out of space, or whose stages were killed, says nothing about the template: not cached.
+PASSING = ("No space left", "died due to signal")
 
 Progress = Callable[[int, int, str], None]
 
@@ -184,8 +186,8 @@ def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
     failed = target.with_suffix(".failed.json")
     if target.is_file():
         return ""
-    if failed.is_file():
-        return str(json.loads(failed.read_text())["reason"])
+    if reason := _cached_failure(failed):
+        return reason
     target.parent.mkdir(parents=True, exist_ok=True)
     source = target.with_suffix(f".{os.getpid()}.cu")
     scratch = target.with_suffix(f".{os.getpid()}.o")
@@ -197,14 +199,21 @@ def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
         if done.returncode == 0:
             scratch.replace(target)
             return ""
-        reason = _first_error(done.stderr)
-        # A compiler that was killed or ran out of space says nothing about the template: not cached.
-        if done.returncode > 0 and "No space left" not in done.stderr:
+        reason = _first_error(done.stderr) if done.returncode > 0 else f"nvcc was killed by signal {-done.returncode}"
+        if done.returncode > 0 and not any(passing in done.stderr for passing in PASSING):
             _write_atomically(failed, json.dumps({"id": unit.label, "reason": reason}))
         return reason
     finally:
         source.unlink(missing_ok=True)
         scratch.unlink(missing_ok=True)
+
+
+def _cached_failure(failed: Path) -> str:
+    """The reason that was stored; empty if there is none, or if the file is damaged."""
+    try:
+        return BuildFailure.model_validate_json(failed.read_bytes()).reason
+    except (OSError, ValueError):
+        return ""
 
 
 def _link(objects: Sequence[Path], target: Path, arch: int, tools: Toolchain) -> None:
@@ -228,9 +237,10 @@ def _link(objects: Sequence[Path], target: Path, arch: int, tools: Toolchain) ->
 
 def _prebuilt(manifest: Path, sources: str) -> tuple[Path, Library] | None:
     """A library that another environment built from the same sources into this cache."""
-    if not manifest.is_file():
+    try:
+        library = Library.model_validate_json(manifest.read_bytes())
+    except (OSError, ValueError):
         return None
-    library = Library.model_validate_json(manifest.read_text())
     path = manifest.parent.parent / library.file
     return (path, library) if library.sources == sources and path.is_file() else None
 

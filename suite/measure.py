@@ -103,6 +103,7 @@ def record(
 
     Raises:
         MeasureError: the device failed; what was measured stays in the parts, and the same command goes on from there.
+            Or a file of the parts is damaged.
     """
     header = session.header(runner)
     parts = _parts_folder(path, header)
@@ -164,18 +165,29 @@ def _resume(parts: Path, header: Header) -> tuple[set[tuple[int, int, int]], Hea
     parts.mkdir(parents=True, exist_ok=True)
     begun = parts / "header.json"
     if begun.is_file():
-        header = Header.model_validate_json(begun.read_text())
+        try:
+            header = Header.model_validate_json(begun.read_bytes())
+        except ValueError:
+            raise MeasureError(f"{begun} is damaged; delete {parts} to measure from the beginning") from None
     else:
         begun.write_text(header.model_dump_json())
     done: set[tuple[int, int, int]] = set()
     for part in sorted(parts.glob("*.parquet")):
-        rows = pq.read_table(part, columns=["m", "n", "k"])
+        rows = _read_part(part)
         done |= set(zip(*(rows[axis].to_pylist() for axis in "mnk"), strict=True))
     return done, header
 
 
+def _read_part(part: Path) -> pa.Table:
+    try:
+        return pq.read_table(part)
+    except (pa.ArrowException, OSError):
+        raise MeasureError(f"{part} is damaged; delete it to measure its problems again") from None
+
+
 def _write_part(parts: Path, rows: Sequence[Measurement], seconds: float) -> None:
-    part = parts / f"{len(list(parts.glob('*.parquet'))):05d}.parquet"
+    number = max((int(part.stem) for part in parts.glob("*.parquet")), default=-1) + 1
+    part = parts / f"{number:05d}.parquet"
     scratch = part.with_suffix(".tmp")
     table = dataset.rows_from(rows).replace_schema_metadata({b"seconds": repr(seconds).encode()})
     pq.write_table(table, scratch, compression="zstd")
@@ -183,7 +195,7 @@ def _write_part(parts: Path, rows: Sequence[Measurement], seconds: float) -> Non
 
 
 def _finish(path: Path, parts: Path, header: Header) -> Header:
-    tables = [pq.read_table(part) for part in sorted(parts.glob("*.parquet"))]
+    tables = [_read_part(part) for part in sorted(parts.glob("*.parquet"))]
     seconds = sum(float(table.schema.metadata[b"seconds"]) for table in tables)
     rows = pa.concat_tables([t.replace_schema_metadata(None).cast(COLUMNS) for t in tables]).unify_dictionaries()
     rows = rows.combine_chunks()

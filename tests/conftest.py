@@ -1,9 +1,198 @@
-"""Tests marked ``gpu`` are deselected, not skipped, where there is no GPU: they are another set, run on a GPU box."""
+"""What all tests share: the committed recordings, and a synthetic arena.
 
+The arena has recordings and submissions from a formula, on a device that says so; none measured. Tests marked ``gpu``
+are deselected, not skipped, where there is no GPU: they are another set, run on a GPU box.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from tilearena import dataset, submission
+from tilearena.dataset import Candidate, Header, Ints, Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
+from tilearena.judge import Sources
+from tilearena.records import BITS, Device, Dtype, Measurement, Protocol, ProtocolName, Status, Template
+from tilearena.score import Key, constant_pick, rank, score
+from tilearena.splits import Split, groups_for, plan, train_spec_for
+from tilearena.submission import Scored
+
+DEVICE = Device(
+    slug="synthetic-device",
+    product="Synthetic device (formula, not measured)",
+    compute_capability=(9, 0),
+    sm_count=132,
+    l2_bytes=60 << 20,
+    memory_bytes=140 << 30,
+    smem_per_block_bytes=227 << 10,
+    smem_per_sm_bytes=228 << 10,
+    driver="0.0",
+)
+TILES = {"large": (128, 256, 64, 64), "medium": (128, 128, 64, 64), "small": (64, 64, 32, 32)}
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def _templates(dtype: Dtype) -> tuple[Template, ...]:
+    k = 512 // BITS[dtype]
+    return tuple(
+        Template(
+            dtype=dtype,
+            bit_op="and" if dtype == "b1" else None,
+            label=f"{name}/{stages}",
+            threadblock=(m, n, k),
+            warp=(wm, wn, k),
+            instruction=(16, 8, k // 2),
+            stages=stages,
+        )
+        for name, (m, n, wm, wn) in TILES.items()
+        for stages in (2, 3, 4)
+    )
+
+
+def _time_ns(shape: Sequence[int], template: Template) -> float:
+    """Waves of threadblocks, each as long as its tile and a little for filling the pipeline."""
+    m, n, k = shape
+    tm, tn, tk = template.threadblock
+    resident = min(4, max(1, 200_000 // template.smem_bytes))
+    waves = -(-(-(-m // tm) * -(-n // tn)) // (DEVICE.sm_count * resident))
+    steps = -(-k // tk) + 6 / template.stages + template.stages / 2
+    return 2_000 + waves * steps * (tm * tn) ** 0.8 * 0.05 * resident
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A root folder with recordings, and a way to submit picks of a chosen quality."""
+
+    root: Path
+
+    def shapes(self, n: int, seed: int) -> Ints:
+        """Log-uniform int64 [n, 3]."""
+        logs = np.random.default_rng(seed).uniform([0, 7, 7], [13, 13.5, 13.5], size=(n, 3))
+        return np.maximum(np.round(2**logs / [1, 128, 512]).astype(np.int64), 1) * [1, 128, 512]
+
+    def key(self, spec: str, dtype: Dtype, protocol: ProtocolName = "cold", split: Split = "random") -> Key:
+        """A key of the synthetic device; the predictor is ``gbdt``."""
+        return Key(
+            op="gemm",
+            spec=spec,
+            space="paper9",
+            dtype=dtype,
+            protocol=protocol,
+            device=DEVICE.slug,
+            split=split,
+            predictor="gbdt",
+            version="1",
+            train_spec=train_spec_for(split, spec),
+            support="emulated" if dtype == "s4" else "native",
+        )
+
+    def record(
+        self,
+        spec: str,
+        dtype: Dtype,
+        shapes: Ints,
+        *,
+        protocol: ProtocolName = "cold",
+        seed: int = 0,
+        repeat: bool = False,
+    ) -> Path:
+        """Write a recording of the formula with 1 % of noise."""
+        rng = np.random.default_rng(seed)
+        templates = _templates(dtype)
+        rows = []
+        for m, n, k in shapes.tolist():
+            for i, template in enumerate(templates):
+                times = _time_ns((m, n, k), template) * (1 + 0.01 * rng.standard_normal(3))
+                sample = tuple(max(1, int(t)) for t in times)
+                rows.append(Measurement(m=m, n=n, k=k, candidate=i, status=Status.OK, elapsed_ns=sample, launches=1))
+        header = Header(
+            op="gemm",
+            spec=spec,
+            spec_fingerprint="00000000000000aa",
+            space="paper9",
+            space_fingerprint="00000000000000bb",
+            dtype=dtype,
+            bit_op="and" if dtype == "b1" else None,
+            protocol=Protocol(name=protocol, rounds=3, seed=seed),
+            device=DEVICE,
+            support="emulated" if dtype == "s4" else "native",
+            candidates=tuple(Candidate(id=t.id, template=t) for t in templates),
+            default=1,
+            session="synthetic",
+            started_at=NOW.isoformat(),
+            device_time_s=0.0,
+            empty_interval_ns=None,
+            noise_floor=0.005,
+            versions={},
+            telemetry={},
+        )
+        path = dataset.path_for(self.root, header, repeat=repeat)
+        dataset.write(path, header, dataset.rows_from(rows))
+        return path
+
+    def scored(self, key: Key, noise: float, *, reason: str = "") -> Scored:
+        """Rank by the recorded times under a log-normal error; nothing is picked if there is a ``reason`` to fail."""
+        sources = Sources.open(self.root, key)
+        table = sources.test.table
+        error = noise * np.random.default_rng(1).standard_normal(table.time_ns.shape)
+        constant = np.empty(len(table.problems), dtype=np.int64)
+        for fold in plan(key.split, key.spec, table, sources.train.table, seed=0):
+            constant[fold.test_rows] = constant_pick(fold.train)
+        ranked = {"constant": constant[:, None], "default": np.full((len(constant), 1), table.task.default)}
+        picks = ranked.get(key.predictor, rank(np.log(table.time_ns) + error)[:, :8])
+        if reason:
+            picks = np.full_like(picks, -1)
+        judged = score(
+            table,
+            picks,
+            key=key,
+            groups=groups_for(key.spec, table.problems),
+            repeat=sources.repeat.table if sources.repeat else None,
+            noise_floor=sources.test.header.noise_floor,
+            predict_us=None if reason else 3.5,
+            constant_picks=constant,
+            reason=reason,
+            seed=0,
+        )
+        return Scored(judged, picks, sources.fingerprints, 0)
+
+    def submit(self, predictor: str, noise: float, keys: Sequence[Key], *, reason: str = "") -> Path:
+        """Submit one predictor's picks for ``keys``."""
+        scored = [self.scored(key.model_copy(update={"predictor": predictor}), noise, reason=reason) for key in keys]
+        return submission.write(self.root, scored, submitter="synthetic", created_at=NOW)
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Arena:
+    """40 problems of s8 cold (recorded twice) and of s4 cold, and 12 of networks."""
+    arena = Arena(tmp_path)
+    shapes = arena.shapes(40, seed=0)
+    arena.record("lowbit-random", "s8", shapes)
+    arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True)
+    arena.record("lowbit-random", "s4", shapes)
+    arena.record("networks", "s8", arena.shapes(12, seed=5))
+    return arena
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The folder that holds the committed recordings."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def recorded(checkout: Path) -> Callable[..., Recording]:
+    """Reads a committed recording of the H200: (spec, dtype, protocol)."""
+
+    def _recorded(spec: str = "quick", dtype: Dtype = "s8", protocol: ProtocolName = "cold") -> Recording:
+        return dataset.read(dataset.find_path(checkout, "nvidia-h200", spec, "paper9", dtype, protocol))
+
+    return _recorded
 
 
 def _has_gpu() -> bool:
