@@ -75,7 +75,7 @@ def measure(
     dtype: Dtypes = None,
     protocol: Annotated[list[str] | None, typer.Option(help="cold or hot; repeatable. Default: both.")] = None,
     repeat: Annotated[bool, typer.Option("--repeat", help="Record a second, independent run, for ceilings.")] = False,
-    ordinal: Annotated[int, typer.Option("--gpu", help="Number of the GPU.")] = 0,
+    ordinal: Annotated[int, typer.Option("--gpu", min=0, help="Number of the GPU.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace a recording that exists.")] = False,
     root: Root = None,
     as_json: Json = False,

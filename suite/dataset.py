@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
@@ -237,12 +238,17 @@ def read(path: Path) -> Recording:
         raise RecordingError(f"{path}: no such recording; `tilearena devices` lists what there is")
     try:
         rows = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
+        rows.validate(full=True)
+        names = rows.schema.names
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
     header = _read_header(path, (rows.schema.metadata or {}).get(METADATA_KEY))
     rows = rows.replace_schema_metadata(None)
     if not rows.schema.equals(COLUMNS):
-        raise RecordingError(f"{path}: columns are {rows.schema.names}, expected {COLUMNS.names} with their types")
+        raise RecordingError(f"{path}: columns are {names}, expected {COLUMNS.names} with their types")
+    for name in COLUMNS.names:
+        if rows[name].null_count or (name == "elapsed_ns" and pc.list_flatten(rows[name]).null_count):
+            raise RecordingError(f"{path}: column {name} has empty cells; fetch it again")
     if rows_fingerprint(rows) != header.fingerprint:
         raise RecordingError(f"{path}: the rows do not match their fingerprint {header.fingerprint}; fetch it again")
     _check_rows(path, header, rows)
