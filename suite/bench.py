@@ -19,7 +19,7 @@ from tilearena.evaluate import Subject, evaluate
 from tilearena.judge import Sources
 from tilearena.measure import Session
 from tilearena.progress import progress_bar
-from tilearena.records import Device, Dtype, Problem, ProtocolName
+from tilearena.records import Device, Dtype, ProtocolName
 from tilearena.report import failures, live_table, score_table
 from tilearena.runner import Runner
 from tilearena.spec import load_space, load_workload
@@ -62,14 +62,13 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
                 )
     header = Sources.open(options.data, scored[-1].score.key).test.header
     title = f"{header.device.product}, recorded {header.started_at[:10]}, driver {header.device.driver}; 5-fold"
+    key = scored[0].score.key
+    subjects = Subjects(Sources.open(options.data, key).test.table, key, timed_predictors(options.predictors))
+    good = bench_timings.run(subjects, options.out / "benchmarks", "replay")
     console.print(score_table([s.score for s in scored], title))
     for sentence in failures([s.score for s in scored]):
         console.print(f"failed: {sentence}", style="red")
     paths = write_submissions(options.out, scored, "tilearena bench")
-    key = scored[0].score.key
-    table = Sources.open(options.data, key).test.table
-    subjects = Subjects(table, key, timed_predictors(options.predictors))
-    good = bench_timings.run(subjects, options.out / "benchmarks", "replay")
     console.print(f"{len(paths)} submissions are below {submission.folder(options.out)}; to browse them:")
     console.print(f"  tilearena board --root {options.data} --submissions {options.out}", soft_wrap=True)
     return good and all(s.score.status == "ok" for s in scored)
@@ -88,25 +87,26 @@ def write_submissions(out: Path, scored: Sequence[Scored], submitter: str) -> li
 class Gpu:
     """Opens this machine's GPU for one dtype at a time, with cuBLASLt as a candidate where torch can drive it."""
 
-    def __init__(self, device: Device, space: str, seed: int, console: Console) -> None:
-        self.device, self.space, self.seed = device, load_space(space), seed
+    def __init__(self, device: Device, space: str, console: Console) -> None:
+        self.device, self.space = device, load_space(space)
         self.vendor: TorchIntMm | None = None
         try:
             self.vendor = TorchIntMm()
         except NoGpuError as error:
             console.print(str(error))
 
-    def __call__(self, dtype: Dtype, problems: Sequence[Problem]) -> AbstractContextManager[Runner]:
+    def __call__(self, session: Session) -> AbstractContextManager[Runner]:
         """See `tilearena.bench_live.Open`."""
-        vendor = (VENDOR, self.vendor) if self.vendor and dtype == "s8" else None
-        with progress_bar(f"build {dtype}") as progress:
+        first = session.problems[0]
+        vendor = (VENDOR, self.vendor) if self.vendor and first.dtype == "s8" else None
+        with progress_bar(f"build {first.dtype}") as progress:
             return live.open_runner(
                 self.device,
-                self.space,
-                dtype,
-                problems[0].bit_op,
-                problems,
-                seed=self.seed,
+                session.space,
+                first.dtype,
+                first.bit_op,
+                session.problems,
+                seed=session.protocol.seed,
                 vendor=vendor,
                 progress=progress,
             )
@@ -117,7 +117,7 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> bool:
     workload = load_workload(spec)
     results: list[LiveResult] = []
     kernels: list[Kernel] = []
-    problems: dict[Dtype, Sequence[Problem]] = {}
+    sessions: dict[Dtype, Session] = {}
     for dtype in workload.dtypes:
         protocol = workload.protocol(options.protocol, dtype)
         session = Session(workload, gpu.space, workload.problems_for(dtype), protocol)
@@ -134,17 +134,17 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> bool:
                 progress=progress,
             )
         results += found
-        problems[dtype] = session.problems
+        sessions[dtype] = session
         kernels += timed_kernels(session, found)
     device = gpu.device
     title = f"{device.product}, driver {device.driver}, measured {datetime.now(UTC):%Y-%m-%d}, {options.protocol} L2"
+    subjects = Subjects(
+        results[0].table, results[0].first.key, timed_predictors(options.predictors), kernels, sessions, gpu
+    )
+    good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
     console.print(live_table(results, VENDOR, title))
     for sentence in failures([r.first for r in results]):
         console.print(f"failed: {sentence}", style="red")
-    subjects = Subjects(
-        results[0].table, results[0].first.key, timed_predictors(options.predictors), kernels, problems, gpu
-    )
-    good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
     return good and all(r.first.status == "ok" for r in results)

@@ -13,9 +13,10 @@ from tilearena.dataset import Floats, Ints, Recording, Table
 from tilearena.errors import RecordingError
 from tilearena.measure import Progress, Session, measure_problem, record, warm_up
 from tilearena.predict import Prediction
-from tilearena.records import Dtype, Problem, Status
+from tilearena.records import Status
 from tilearena.runner import Runner
 from tilearena.score import Key, Score, score
+from tilearena.sources import Source
 from tilearena.spec import load_workload
 from tilearena.splits import MODELS_TRAIN_SPEC, Split, groups_for, models_split, plan
 
@@ -24,8 +25,9 @@ TRANSFER_FROM = "nvidia-h200"
 #: Problems that are measured and cross-validated on a card without a recording.
 CROSS_VALIDATED = 300
 
-Trained = Literal["recorded", "cross-validated", "transfer"]
-Open = Callable[[Dtype, Sequence[Problem]], AbstractContextManager[Runner]]
+Trained = Literal["recorded", "cross-validated", "transfer", "first pass"]
+#: Opens the GPU for the problems of a session.
+Open = Callable[[Session], AbstractContextManager[Runner]]
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class LiveResult:
     """One predictor on one dtype: judged by the first pass, and by the fresh run that only knew the picks.
 
     ``table`` has the times of the first pass. ``trained`` says on what: this card's recording, cross-validation of what
-    was just measured, or another card (transfer). ``vendor_speedup`` is the geometric mean of t(vendor) / t(pick) over
-    the ``vendor_problems`` that the vendor ran.
+    was just measured, another card (transfer), or the first pass itself (the oracle). ``vendor_speedup`` is the
+    geometric mean of t(vendor) / t(pick) over the ``vendor_problems`` that the vendor ran.
     """
 
     trained: Trained
@@ -47,12 +49,17 @@ class LiveResult:
 
 
 def session_for(data: Path, slug: str, session: Session) -> Session:
-    """``session``, or a few hundred problems of `MODELS_TRAIN_SPEC` where this card has no recording to train on."""
+    """``session``, or a few hundred problems of `MODELS_TRAIN_SPEC` where this card has no recording to train on.
+
+    The few hundred are a workload of their own, so that their recording is not taken for one of the whole.
+    """
     if _recorded(data, slug, session) is not None:
         return session
-    workload = load_workload(MODELS_TRAIN_SPEC)
-    problems = workload.problems_for(session.problems[0].dtype)[:CROSS_VALIDATED]
-    return replace(session, workload=workload, problems=problems)
+    whole = load_workload(MODELS_TRAIN_SPEC)
+    draws = [source.random.model_copy(update={"count": CROSS_VALIDATED}) for source in whole.problems if source.random]
+    sources = tuple(Source(random=draw) for draw in draws)
+    part = whole.model_copy(update={"name": f"{whole.name}-{CROSS_VALIDATED}", "problems": sources})
+    return replace(session, workload=part, problems=part.problems_for(session.problems[0].dtype))
 
 
 def bench_dtype(
@@ -72,13 +79,13 @@ def bench_dtype(
         data: root of the recordings that train.
         out: root below which the first pass is kept as a recording.
         session: what to measure.
-        open_runner: opens the GPU for a dtype and some problems.
+        open_runner: opens the GPU.
         predictors: names; the privileged oracle is judged by the first pass that it was given.
         seed: of fits and splits.
         time_limit_s: of one predictor.
         progress: callback.
     """
-    with open_runner(session.problems[0].dtype, session.problems) as runner:
+    with open_runner(session) as runner:
         header = record(session, runner, dataset.path_for(out, session.header(runner)), progress=progress)
         first = dataset.read(dataset.path_for(out, header))
         found = _predict(data, session, first, predictors, seed, time_limit_s, progress)
@@ -140,7 +147,7 @@ def _predict(
         if home is None or name == "oracle":
             folds = plan("random", session.workload.name, table, seed=seed)
             prediction = predict.cross_fit(name, folds, table, seed=seed, time_limit_s=time_limit_s)
-            found.append(("cross-validated", prediction))
+            found.append(("first pass" if name == "oracle" else "cross-validated", prediction))
         train = home if home is not None else away
         if train is not None and name != "oracle":
             rows, _ = models_split(train, table)
@@ -157,7 +164,7 @@ def _judge(
     session: Session, first: Recording, fresh: Table, vendor_ns: Floats, trained: Trained, prediction: Prediction
 ) -> LiveResult:
     header = first.header
-    split: Split = "random" if trained == "cross-validated" else "models"
+    split: Split = "random" if trained in ("cross-validated", "first pass") else "models"
     key = Key(
         op=header.op,
         spec=header.spec,

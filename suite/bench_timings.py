@@ -17,7 +17,7 @@ from tilearena import plugins
 from tilearena.bench_live import Open
 from tilearena.dataset import Table
 from tilearena.errors import MeasureError
-from tilearena.measure import measure_problem
+from tilearena.measure import Session, measure_problem
 from tilearena.predict import PRIVILEGED
 from tilearena.records import Dtype, Problem, Protocol, Status
 from tilearena.runner import Runner
@@ -59,7 +59,7 @@ class Subjects:
     key: Key
     predictors: Sequence[str]
     kernels: Sequence[Kernel] = ()
-    problems: dict[Dtype, Sequence[Problem]] = field(default_factory=dict)
+    sessions: dict[Dtype, Session] = field(default_factory=dict)
     open_runner: Open | None = None
     clock: DeviceClock = field(default_factory=DeviceClock)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -83,7 +83,7 @@ class Subjects:
         if self._open is None or self._open[0] != dtype:
             assert self.open_runner is not None
             self.close()
-            self._open = dtype, self._stack.enter_context(self.open_runner(dtype, self.problems[dtype]))
+            self._open = dtype, self._stack.enter_context(self.open_runner(self.sessions[dtype]))
         return self._open[1]
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ def build(
     space: SpaceName = None,
     dtype: Dtypes = None,
     arch: Annotated[int | None, typer.Option(help="80, 86, 89 or 90. Default: this machine's GPU.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Compilers at a time. Default: all cores.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Compilers at a time. Default: all cores.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compile the kernels that SPEC needs; what was compiled before is not compiled again."""

@@ -19,8 +19,10 @@ Device = Annotated[str, typer.Option("--device", help="Device slug, see `tileare
 Predictors = Annotated[
     list[str] | None, typer.Option("--predictor", help="Predictor or baseline; repeatable. Default: all.")
 ]
-TimeLimit = Annotated[float, typer.Option("--time-limit", help="Seconds that one predictor may take on one dtype.")]
-Seed = Annotated[int, typer.Option(help="Seed of folds and fits.")]
+TimeLimit = Annotated[
+    float, typer.Option("--time-limit", min=0.1, help="Seconds that one predictor may take on one dtype.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Seed of folds and fits.")]
 
 
 def one_of(option: str, given: list[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -205,7 +205,7 @@ def bench(
     gpu = None
     if not use_recordings:
         try:
-            gpu = benches.Gpu(live.pick_device(), space, seed, terminal)
+            gpu = benches.Gpu(live.pick_device(), space, terminal)
         except NoGpuError as error:
             terminal.print(f"{error}; replaying the recordings of {device}")
     if gpu is not None:

@@ -34,7 +34,7 @@ def _subject(score: Score) -> str:
 
 
 def score_table(scores: Sequence[Score], title: str) -> RichTable:
-    """One row a score, in sections by subject; a failed predictor is a row with its reason."""
+    """One row a score, in sections by subject; a failed predictor is a row that says so."""
     columns = (
         "predictor",
         "top2",
@@ -48,7 +48,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
         "us",
         "failed",
     )
-    table = RichTable(*columns, "failed", title=title)
+    table = RichTable(*columns, title=title)
     subject = ""
     for score in scores:
         if _subject(score) != subject:
@@ -107,4 +107,5 @@ def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTa
 
 def failures(scores: Sequence[Score]) -> list[str]:
     """One sentence for each predictor that failed."""
-    return [f"{s.key.spec} {s.key.dtype} {s.key.protocol}: {s.reason}" for s in scores if s.status == "failed"]
+    keys = [(s.key, s.reason) for s in scores if s.status == "failed"]
+    return [f"{key.predictor} on {key.spec} {key.dtype} {key.protocol}: {reason}" for key, reason in keys]
