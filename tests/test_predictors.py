@@ -1,0 +1,262 @@
+"""Predictors and baselines on synthetic tables (an analytic model with wave quantisation); no measured times here."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tilearena.baselines.constant import Constant
+from tilearena.baselines.nearest import Nearest
+from tilearena.baselines.oracle import Oracle
+from tilearena.conformance import conformance, synthetic_table, synthetic_task
+from tilearena.dataset import Table
+from tilearena.errors import PredictorError
+from tilearena.plugins import Declined, Predictor, discover, load
+from tilearena.predictors.default import DefaultTemplate
+from tilearena.predictors.features import (
+    features,
+    geometry,
+    log_slowdown,
+    occupancy,
+    registers_per_thread,
+)
+from tilearena.predictors.heuristic import DEFAULTS, Heuristic, log_time
+from tilearena.predictors.mlp import Layer, inputs, loss
+from tilearena.score import constant_pick
+
+TABLE = synthetic_table(600)
+TRAIN, TEST = TABLE.take(np.arange(480)), TABLE.take(np.arange(480, 600))
+LEARNED = ("gbdt", "mlp", "heuristic", "nearest")
+BUILT_IN = ("default", "heuristic", "gbdt", "mlp", "constant", "nearest", "oracle")
+
+
+def mean_regret(costs: np.ndarray, table: Table) -> float:
+    """Of the first pick; a failed one counts as the slowest that worked."""
+    slowdown = np.exp(log_slowdown(table.time_ns))
+    return float((slowdown[np.arange(len(costs)), costs.argmin(axis=1)] - 1).mean())
+
+
+def fitted(name: str, train: Table, seed: int = 0) -> Predictor:
+    predictor = load(name)
+    predictor.fit(train, seed)
+    return predictor
+
+
+def test_discover_finds_every_built_in():
+    assert set(BUILT_IN) <= set(discover())
+
+
+@pytest.mark.parametrize("name", sorted(discover()))
+def test_every_installed_predictor_conforms(name):
+    conformance(name)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_learned_predictor_beats_the_best_constant(name):
+    costs = fitted(name, TRAIN).costs(TEST.problems, TEST.task)
+    constant = fitted("constant", TRAIN).costs(TEST.problems, TEST.task)
+    assert mean_regret(costs, TEST) < 0.7 * mean_regret(constant, TEST)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_template_that_always_fails_is_never_first(name):
+    time_ns = TRAIN.time_ns.copy()
+    time_ns[:, 4:] = np.inf
+    costs = fitted(name, replace(TRAIN, time_ns=time_ns)).costs(TRAIN.problems[:50], TRAIN.task)
+    assert np.isfinite(costs).all()
+    if name in ("constant", "nearest", "oracle", "mlp"):  # the others reason about shapes, not about failures
+        assert (costs.argmin(axis=1) < 4).all()
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("n_problems", [1, 2, 9, 10])
+def test_small_training_part_works_or_is_declined(name, n_problems):
+    small = TRAIN.take(np.arange(n_problems))
+    if name in ("gbdt", "mlp") and n_problems < 10:
+        with pytest.raises(Declined, match=f"{name} needs at least 10 measured training problems and got {n_problems}"):
+            fitted(name, small)
+        return
+    costs = fitted(name, small).costs(small.problems, small.task)
+    assert costs.shape == (n_problems, 9)
+    assert np.isfinite(costs).all()
+
+
+@pytest.mark.parametrize("name", ["gbdt", "mlp", "nearest"])
+def test_unmeasured_training_problems_do_not_count(name):
+    time_ns = TRAIN.time_ns.copy()
+    time_ns[100:] = np.inf
+    with_gaps = fitted(name, replace(TRAIN, time_ns=time_ns)).costs(TEST.problems, TEST.task)
+    without = fitted(name, TRAIN.take(np.arange(100))).costs(TEST.problems, TEST.task)
+    assert np.array_equal(with_gaps, without)
+
+
+@pytest.mark.parametrize("name", ["gbdt", "mlp"])
+def test_seed_changes_a_random_fit(name):
+    few = TRAIN.take(np.arange(60))
+    first, second = (fitted(name, few, seed).costs(TEST.problems, TEST.task) for seed in (0, 1))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_spaces_of_other_sizes_are_served(name):
+    task = replace(TRAIN.task, templates=TRAIN.task.templates[3:5], default=0)
+    train = Table(task, TRAIN.problems[:100], TRAIN.time_ns[:100, 3:5])
+    assert fitted(name, train).costs(train.problems, task).shape == (100, 2)
+
+
+def test_default_puts_the_default_template_first_and_the_others_level():
+    costs = DefaultTemplate().costs(TEST.problems[:2], replace(TEST.task, default=5))
+    assert costs.tolist() == [[1, 1, 1, 1, 1, 0, 1, 1, 1]] * 2
+
+
+def test_constant_ranks_by_geometric_mean_slowdown():
+    # slowdowns: [1, 2, 4], [8, 1, 2] -> mean logs of template 0: log(8)/2, 1: log(2)/2, 2: log(8)/2
+    task = replace(TRAIN.task, templates=TRAIN.task.templates[:3])
+    train = Table(task, TRAIN.problems[:2], np.array([[1.0, 2.0, 4.0], [80.0, 10.0, 20.0]]))
+    constant = Constant()
+    constant.fit(train, 0)
+    costs = constant.costs(TEST.problems[:4], task)
+    assert np.allclose(costs, np.log([8, 2, 8]) / 2)
+    assert costs.shape == (4, 3)
+    constant.fit(TRAIN, 0)
+    assert constant.costs(TEST.problems[:1], TEST.task).argmin() == constant_pick(TRAIN)
+
+
+def test_nearest_answers_with_the_neighbour_in_log_shape():
+    problems = np.array([[16, 1024, 1024], [1024, 1024, 1024]])
+    time_ns = np.ones((2, 9)) + np.eye(9)[[0, 1]] * -0.5
+    nearest = Nearest()
+    nearest.fit(Table(TRAIN.task, problems, time_ns), 0)
+    # 100 is nearer to 16 in units, nearer to neither by chance in logs: log2(100/16) = 2.6, log2(1024/100) = 3.4
+    costs = nearest.costs(np.array([[100, 1024, 1024], [200, 1024, 1024]]), TRAIN.task)
+    assert costs.argmin(axis=1).tolist() == [0, 1]
+    assert costs[0, 1] == pytest.approx(np.log(2))
+
+
+def test_oracle_ranks_by_measured_time_and_failed_templates_last():
+    oracle = Oracle()
+    oracle.fit(TABLE, 0)
+    rows = np.array([5, 3, 599])
+    order = oracle.costs(TABLE.problems[rows], TABLE.task).argsort(axis=1, kind="stable")
+    assert np.array_equal(order, TABLE.time_ns[rows].argsort(axis=1, kind="stable"))
+    failed = int(np.flatnonzero(np.isinf(TABLE.time_ns[:, 0]))[0])
+    assert oracle.costs(TABLE.problems[[failed]], TABLE.task).argmax() == 0
+
+
+def test_heuristic_without_a_fit_beats_the_default_template():
+    costs = Heuristic().costs(TEST.problems, TEST.task)
+    default = DefaultTemplate().costs(TEST.problems, TEST.task)
+    assert mean_regret(costs, TEST) < mean_regret(default, TEST)
+
+
+def test_heuristic_fit_recovers_the_rates_that_made_the_times():
+    rates = np.array(list(DEFAULTS.values())) * [1.5, 0.6, 0.7, 1.0, 0.5, 2.0, 1.5]
+    g = geometry(TRAIN.problems, TRAIN.task)
+    made = replace(TRAIN, time_ns=np.exp(log_time(rates, g, cold=False)))
+    fitted_costs = fitted("heuristic", made).costs(TEST.problems, TEST.task)
+    expected = log_time(rates, geometry(TEST.problems, TEST.task), cold=False)
+    assert np.abs(fitted_costs - expected).mean() < 0.02
+    assert np.abs(Heuristic().costs(TEST.problems, TEST.task) - expected).mean() > 0.2
+
+
+def test_heuristic_counts_dram_reads_of_operands_when_cold_or_larger_than_l2():
+    rates = np.array([*list(DEFAULTS.values())[:-1], 1e-6])  # nothing matters but a very slow DRAM
+    g = geometry(np.array([[8, 8, 8192], [8, 8, 1 << 20], [1 << 13, 8, 1 << 20]]), TEST.task)
+    output, operands = g.output_bytes[:, 0], g.operand_bytes[:, 0]
+    assert operands[1] < g.l2_bytes < operands[2]
+    cold, hot = (np.exp(log_time(rates, g, cold=c))[:, 0] for c in (True, False))
+    assert np.allclose(cold, (operands + output) * 1e6, rtol=1e-3)
+    assert np.allclose(hot, (np.maximum(operands - g.l2_bytes, 0) + output) * 1e6, rtol=1e-3)
+
+
+def test_mlp_is_the_published_network():
+    mlp = fitted("mlp", TRAIN.take(np.arange(40)))
+    assert [layer.weight.shape for layer in mlp._network] == [(4, 128), (128, 128), (128, 128), (128, 9)]
+    assert inputs(np.array([[1, 8, 16]]), TRAIN.task).tolist() == [[0, 3, 4, np.log2(100)]]
+    probabilities = np.exp(-mlp.costs(TEST.problems, TEST.task))
+    assert np.allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+    assert probabilities.std(axis=0).max() > 0.05
+
+
+def test_mlp_cross_entropy_of_an_uninformed_network_is_log_of_the_number_of_templates():
+    blank = [Layer(jnp.zeros((4, 128)), jnp.zeros(128)), Layer(jnp.zeros((128, 9)), jnp.zeros(9))]
+    assert float(loss(blank, jnp.ones((5, 4)), jnp.arange(5))) == pytest.approx(np.log(9))
+
+
+def test_heuristic_prefers_small_tiles_for_few_rows_and_not_for_many():
+    labels = [t.label.split("/")[0] for t in TEST.task.templates]
+    costs = Heuristic().costs(np.array([[16, 4096, 4096], [16384, 16384, 8192]]), TEST.task)
+    few, many = costs.argmin(axis=1)
+    assert labels[few] == "small"
+    assert labels[many] in ("large", "medium")
+
+
+def test_geometry_counts_tiles_steps_and_waves():
+    # large/3 of the synthetic space: 128 x 256 x 64; 100 SMs
+    g = geometry(np.array([[129, 256, 65 * 16], [12800, 2560, 64]]), TEST.task)
+    assert g.tiles[:, 1].tolist() == [2, 1000]
+    assert g.steps[:, 1].tolist() == [17, 1]
+    assert g.occupancy[0, 1] == 1
+    assert g.waves[:, 1].tolist() == [1, 10]
+    assert g.padded_share[0, 1] == pytest.approx(1 - 129 / 256)
+    assert g.tile_traffic_bytes[0, 1] == (129 * 1 + 256 * 2) * 1040
+    b1 = geometry(np.array([[128, 256, 1024]]), synthetic_task("b1"))
+    assert b1.row_bytes.item() == 128
+    assert b1.steps[0, 1] == 2
+
+
+def test_occupancy_is_bound_by_registers_then_by_shared_memory():
+    templates, device = TEST.task.templates, TEST.task.device
+    large2, small4 = templates[0], templates[8]
+    assert registers_per_thread(large2) == 232
+    assert registers_per_thread(small4) == 104
+    assert occupancy(large2, device) == 1  # 256 threads x 232 registers fill the 65,536
+    assert occupancy(small4, device) == 4  # 128 x 104 = 13,312
+    assert occupancy(small4, device.model_copy(update={"smem_per_sm_bytes": 100 << 10})) == 3  # 33 KiB a block
+    assert occupancy(small4, device.model_copy(update={"smem_per_sm_bytes": 1})) == 1
+
+
+def test_features_are_finite_for_extreme_shapes():
+    extremes = np.array([[1, 8, 16], [1 << 20, 1 << 20, 1 << 20], [1, 1 << 20, 16]])
+    x = features(extremes, TEST.task)
+    assert x.shape[:2] == (3, 9)
+    assert np.isfinite(x).all()
+    assert not np.array_equal(x[0], x[2])
+
+
+def test_log_slowdown_counts_a_failure_as_the_slowest_that_worked():
+    time_ns = np.array([[2.0, np.inf, 4.0], [np.inf, np.inf, np.inf]])
+    assert np.allclose(log_slowdown(time_ns), [[0, np.log(2), np.log(2)], [0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("name", "other", "calls itself 'other'"),
+        ("version", "", "non-empty string"),
+        ("costs", lambda self, problems, task: np.zeros((len(problems), 1)), "answered costs of shape"),
+        ("costs", lambda self, problems, task: np.full((len(problems), 9), np.nan), "not finite"),
+        ("costs", lambda self, problems, task: np.random.default_rng().random((len(problems), 9)), "under the same"),
+        ("costs", lambda self, problems, task: problems.sort() or np.zeros((len(problems), 9)), "changed the arrays"),
+        ("fit", lambda self, train, seed: train.time_ns.fill(1.0), "changed the arrays"),
+        (
+            "costs",
+            lambda self, problems, task: (problems[:, :1] - problems[:, :1].mean()) * np.ones(9),
+            "when other problems are asked",
+        ),
+    ],
+)
+def test_conformance_names_the_broken_rule(monkeypatch, attribute, value, message):
+    monkeypatch.setattr(DefaultTemplate, attribute, value)
+    with pytest.raises(PredictorError, match=message):
+        conformance("default")
+
+
+def test_conformance_accepts_declining_with_a_reason_only(monkeypatch):
+    def decline(self, train, seed):
+        raise Declined("not mine" if train.task.dtype != "b1" else "")
+
+    monkeypatch.setattr(DefaultTemplate, "fit", decline)
+    with pytest.raises(PredictorError, match="declined b1 without a reason"):
+        conformance("default")
