@@ -22,6 +22,7 @@ from tilearena.progress import progress_bar
 from tilearena.records import Device, Dtype, ProtocolName
 from tilearena.report import failures, live_table, score_table
 from tilearena.runner import Runner
+from tilearena.score import Score
 from tilearena.spec import load_space, load_workload
 from tilearena.submission import Scored
 
@@ -65,13 +66,18 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
     key = scored[0].score.key
     subjects = Subjects(Sources.open(options.data, key).test.table, key, timed_predictors(options.predictors))
     good = bench_timings.run(subjects, options.out / "benchmarks", "replay")
-    console.print(score_table([s.score for s in scored], title))
-    for sentence in failures([s.score for s in scored]):
-        console.print(f"failed: {sentence}", style="red")
     paths = write_submissions(options.out, scored, "tilearena bench")
+    console.print(score_table([s.score for s in scored], title))
+    _print_failures(console, [s.score for s in scored])
     console.print(f"{len(paths)} submissions are below {submission.folder(options.out)}; to browse them:")
     console.print(f"  tilearena board --root {options.data} --submissions {options.out}", soft_wrap=True)
     return good and all(s.score.status == "ok" for s in scored)
+
+
+def _print_failures(console: Console, scores: Sequence[Score]) -> None:
+    for sentence in failures(scores):
+        # a plugin's message may hold brackets, which are no markup of ours
+        console.print(f"failed: {sentence}", style="red", markup=False)
 
 
 def write_submissions(out: Path, scored: Sequence[Scored], submitter: str) -> list[Path]:
@@ -93,7 +99,7 @@ class Gpu:
         try:
             self.vendor = TorchIntMm()
         except NoGpuError as error:
-            console.print(str(error))
+            console.print(str(error), markup=False)
 
     def __call__(self, session: Session) -> AbstractContextManager[Runner]:
         """See `tilearena.bench_live.Open`."""
@@ -143,8 +149,7 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> bool:
     )
     good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
     console.print(live_table(results, VENDOR, title))
-    for sentence in failures([r.first for r in results]):
-        console.print(f"failed: {sentence}", style="red")
+    _print_failures(console, [r.first for r in results])
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
     return good and all(r.first.status == "ok" for r in results)

@@ -108,6 +108,9 @@ def run(subjects: Subjects, storage: Path, name: str) -> bool:
         os.devnull,
         f"--rootdir={Path(__file__).parent}",
     ]
+    # what is meant for another pytest around this one, e.g. xdist's, is not for this
+    for name_ in [name_ for name_ in os.environ if name_.startswith("PYTEST_")]:
+        del os.environ[name_]
     try:
         return pytest.main([__file__, *flags], plugins=[subjects]) == 0
     finally:

@@ -96,3 +96,6 @@ def main() -> None:
     except TilearenaError as error:
         print(f"tilearena: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:  # no space, no permission
+        print(f"tilearena: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)

@@ -17,8 +17,8 @@ def pick_device(ordinal: int = 0) -> Device:
         NoGpuError: no GPU, not so many, or one that the templates do not run on.
     """
     devices = visible_devices()
-    if ordinal >= len(devices):
-        raise NoGpuError(f"no GPU {ordinal}: this machine shows {len(devices)}")
+    if not 0 <= ordinal < len(devices):
+        raise NoGpuError(f"no GPU {ordinal}: this machine shows {len(devices)}, numbered from 0")
     device = devices[ordinal]
     if device.arch < min(build.ARCHES):
         raise NoGpuError(f"{device.product} is sm_{device.arch}; the templates need sm_80 or newer")

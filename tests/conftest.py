@@ -4,6 +4,9 @@ The arena has recordings and submissions from a formula, on a device that says s
 are deselected, not skipped, where there is no GPU: they are another set, run on a GPU box.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilearena import dataset, submission
+from tilearena import cli, dataset, submission
 from tilearena.dataset import Candidate, Header, Ints, Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
@@ -193,6 +196,62 @@ def recorded(checkout: Path) -> Callable[..., Recording]:
         return dataset.read(dataset.find_path(checkout, "nvidia-h200", spec, "paper9", dtype, protocol))
 
     return _recorded
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], checkout: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in this process, in the checkout: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(checkout)
+    monkeypatch.delenv("TILEARENA_ROOT", raising=False)
+
+    def _run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tilearena", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, *capsys.readouterr()
+
+    return _run
+
+
+@pytest.fixture
+def child(checkout: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs a command in a process of its own, in the checkout, which sees no GPU."""
+
+    def _child(*arguments: object, **environment: object) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", "from tilearena.cli import main; main()", *map(str, arguments)]
+        # what pytest sets for its workers would reach the pytest that `bench` starts
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != "TILEARENA_ROOT"}
+        added = {"CUDA_VISIBLE_DEVICES": ""} | {k: str(v) for k, v in environment.items()}
+        return subprocess.run(command, cwd=checkout, env=inherited | added, capture_output=True, text=True, timeout=300)
+
+    return _child
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Installs a predictor (its name, the body of its ``costs``) for this process and for child processes."""
+
+    def _install(name: str, body: str) -> None:
+        folder = tmp_path / f"site-{name}"
+        info = folder / f"{name}-1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[tilearena.predictors]\n{name} = {name}_plugin:Plugin\n")
+        (folder / f"{name}_plugin.py").write_text(
+            f"import numpy as np\n\nclass Plugin:\n    name, version = {name!r}, '1'\n"
+            "    def fit(self, train, seed):\n        self.train = train\n"
+            f"    def costs(self, problems, task):\n        {body}\n"
+        )
+        monkeypatch.delitem(sys.modules, f"{name}_plugin", raising=False)
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+
+    return _install
 
 
 def _has_gpu() -> bool:

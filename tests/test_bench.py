@@ -1,0 +1,162 @@
+"""The main job: from recordings in a process of its own, and live with a replay in place of the GPU."""
+
+import json
+import re
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tilearena import bench, bench_timings, measure
+from tilearena.bench_timings import DeviceClock, Kernel, Subjects
+from tilearena.measure import Session
+from tilearena.replay import ReplayRunner
+from tilearena.score import Key
+from tilearena.spec import load_space, load_workload
+
+CHEAP = ("default", "constant", "nearest")
+
+
+@pytest.fixture(autouse=True)
+def no_warm_up(monkeypatch):
+    monkeypatch.setattr(measure, "WARM_UP_S", 0.0)
+    # pytest-benchmark refuses to time in a worker of pytest-xdist, and `bench` starts pytest in this process
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
+def asked(names):
+    return [part for name in names for part in ("--predictor", name)]
+
+
+def benchmarks(folder):
+    """Benchmarks by name of the one saved run."""
+    (path,) = folder.glob("benchmarks/*/*.json")
+    return path.name, {b["name"]: b for b in json.loads(path.read_text())["benchmarks"]}
+
+
+def test_bench_from_recordings_scores_submits_and_times(child, tmp_path):
+    done = child("bench", "quick", *asked(CHEAP), "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no GPU" in done.stdout
+    assert re.search(r"NVIDIA H200, recorded \d{4}-\d\d-\d\d, driver [\d.]+;", done.stdout)
+    rows = re.findall(r"^│ (\w+) +│ [\d.]+ % ", done.stdout, flags=re.MULTILINE)
+    assert rows == [*CHEAP] * 3
+    folder = tmp_path / "leaderboard" / "submissions" / "nvidia-h200" / "quick"
+    submissions = sorted(folder.glob("*/*.json"))
+    assert [path.parent.name for path in submissions] == sorted(CHEAP)
+    assert "3 submissions are below" in done.stdout
+    results = [result["key"] for result in json.loads(submissions[0].read_text())["results"]]
+    assert [(key["dtype"], key["protocol"], key["split"]) for key in results] == [
+        (dtype, "cold", "random") for dtype in ("s8", "s4", "b1")
+    ]
+    checked = child("check", *submissions)
+    assert (checked.returncode, checked.stdout.count("every figure follows")) == (0, 3)
+    name, timed = benchmarks(tmp_path)
+    assert name == "0001_replay.json"
+    assert set(timed) == {"test_score", *(f"test_predict[{predictor}]" for predictor in CHEAP)}
+    assert all(0 < row["stats"]["median"] < 5 for row in timed.values())
+
+
+def test_bench_lists_a_failing_predictor_and_keeps_the_others(child, tmp_path, third_party):
+    third_party("bad", "raise ValueError('no such tile')")
+    done = child("bench", "quick", *asked(["bad", "constant"]), "--out", tmp_path, "--replay")
+    assert done.returncode == 1
+    assert re.findall(r"^│ (bad|constant) +│ (failed|[\d.]+ %)", done.stdout, flags=re.MULTILINE)[0] == (
+        "bad",
+        "failed",
+    )
+    assert done.stdout.count("no such tile") == 3
+    assert len(re.findall(r"^│ constant +│ [\d.]+ %", done.stdout, flags=re.MULTILINE)) == 3
+    folder = tmp_path / "leaderboard" / "submissions" / "nvidia-h200" / "quick"
+    stored = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("*/*.json")}
+    assert {name: {r["status"] for r in s["results"]} for name, s in stored.items()} == {
+        "bad": {"failed"}, "constant": {"ok"}
+    }  # fmt: skip
+    assert set(benchmarks(tmp_path)[1]) == {"test_score", "test_predict[constant]"}
+
+
+@pytest.fixture
+def quick(recorded):
+    """The recording of quick, s8, cold and the session that it was taken in."""
+    recording = recorded("quick", "s8", "cold")
+    workload, space = load_workload("quick"), load_space("paper9")
+    return recording, Session(workload, space, workload.problems_for("s8"), recording.header.protocol)
+
+
+def test_device_clock_stands_still_except_for_device_time():
+    clock = DeviceClock()
+    assert clock() == clock() == 0
+    clock.elapsed_ns += 2_500
+    assert clock() == 2.5e-6
+
+
+def test_kernel_benchmarks_have_the_device_times(tmp_path, quick):
+    """Each round advances the clock by the first sample of the replay, for one launch."""
+    recording, session = quick
+    kernels = [Kernel(session.problems[p], session.protocol, c, f"t{c}") for p, c in ((0, 1), (3, 8))]
+    subjects = Subjects(
+        recording.table,
+        key_of(recording),
+        [],
+        kernels,
+        {"s8": session},
+        lambda *_: nullcontext(ReplayRunner(recording)),
+    )
+    assert bench_timings.run(subjects, tmp_path / "benchmarks", "card")
+    name, timed = benchmarks(tmp_path)
+    assert name == "0001_card.json"
+    rows = {(r["m"], r["n"], r["k"], r["candidate"]): r for r in recording.rows.to_pylist()}
+    for kernel in kernels:
+        p = kernel.problem
+        stats = timed[f"test_kernel[{kernel.id}]"]["stats"]
+        row = rows[p.m, p.n, p.k, kernel.candidate]
+        expected = row["elapsed_ns"][0] / row["launches"] * 1e-9
+        assert stats["median"] == pytest.approx(expected, rel=1e-6)
+        assert stats["rounds"] == session.protocol.rounds
+    assert kernels[0].id == "s8-1x4096x4096-cold-t1"
+
+
+def key_of(recording):
+    h = recording.header
+    own = {"op": h.op, "spec": h.spec, "space": h.space, "dtype": h.dtype, "protocol": h.protocol.name}
+    return Key(
+        **own, device=h.device.slug, split="random", predictor="x", version="1", train_spec=h.spec, support=h.support
+    )
+
+
+class FakeGpu:
+    """Opens the committed recordings of quick in place of a GPU."""
+
+    def __init__(self, recorded):
+        self.recorded, self.space, self.device = recorded, load_space("paper9"), recorded().header.device
+
+    def __call__(self, session):
+        return nullcontext(ReplayRunner(self.recorded("quick", session.problems[0].dtype, "cold")))
+
+
+def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(checkout, tmp_path, recorded, capsys):
+    options = bench.Options(
+        data=checkout,
+        out=tmp_path,
+        predictors=["default", "nearest"],
+        protocol="cold",
+        space="paper9",
+        seed=0,
+        time_limit_s=60.0,
+    )
+    with (tmp_path / "printed.txt").open("w") as file:
+        assert bench.on_gpu(options, FakeGpu(recorded), "quick", Console(file=file, width=160))
+    printed = (tmp_path / "printed.txt").read_text()
+    rows = re.findall(r"^│ (\w+) +│ (\w+) +│ [\d.]+ % +│ [\d.]+ % +│ ([\d.]+)x", printed, flags=re.MULTILINE)
+    assert [row[:2] for row in rows] == [("default", "recorded"), ("nearest", "recorded")] * 3
+    assert [speedup for name, _, speedup in rows if name == "default"] == ["1.000"] * 3
+    assert all(float(speedup) > 1.1 for name, _, speedup in rows if name == "nearest")
+    _, timed = benchmarks(tmp_path)
+    kernels = [name for name in timed if name.startswith("test_kernel")]
+    assert {name.split("[")[1].split("-")[0] for name in kernels} == {"s8", "s4", "b1"}
+    assert sum(name.endswith("-large/3]") for name in kernels) == 3 * bench.TIMED_PROBLEMS
+    assert {path.name for path in (tmp_path / "baselines/recordings/nvidia-h200/quick").iterdir()} == {
+        f"gemm.paper9.{dtype}.cold.parquet" for dtype in ("s8", "s4", "b1")
+    }
+    assert np.median([timed[name]["stats"]["median"] for name in kernels]) < 1e-3

@@ -1,0 +1,300 @@
+"""The build cache, with a fake compiler that counts its calls."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilearena import build, toolchain
+from tilearena.build import BuildFailure
+from tilearena.errors import BuildError
+from tilearena.spec import load_space
+
+SPACE = load_space("paper9")
+S8 = SPACE.templates("s8")
+#: Logs what it compiles; a label that matches $FAKE_ERROR, $FAKE_FULL, $FAKE_STAGE or $FAKE_KILL ends that way.
+FAKE_NVCC = """#!/bin/sh
+if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V${FAKE_VERSION:-13.0.88}"; exit 0; fi
+for last; do :; done
+case " $* " in
+  *" -shared "*) echo link >> "$FAKE_LOG"; echo "$*" > "$last"; exit 0;;
+esac
+while [ "$1" != -c ]; do shift; done
+source=$2
+label=$(grep -o 'ta_launch_[a-z0-9_]*(const ta_gemm\\* gemm' "$source" | sed 's/(.*//; s/ta_launch_//')
+[ -n "$label" ] || label=$(grep -q 'ta_entries\\[\\] =' "$source" && echo table || echo harness)
+echo "$label" >> "$FAKE_LOG"
+sleep "${FAKE_SLEEP:-0}"
+case "$label" in
+  ${FAKE_ERROR:-none}) echo "$source(7): error: warp does not divide" >&2; exit 2;;
+  ${FAKE_FULL:-none}) echo "fatal error: $source: No space left on device" >&2; exit 1;;
+  ${FAKE_STAGE:-none}) echo "nvcc error : 'cicc' died due to signal 9 (Kill signal)" >&2; exit 9;;
+  ${FAKE_KILL:-none}) kill -9 $$;;
+esac
+cp "$source" "$last"
+"""
+
+
+class FakeNvcc:
+    def __init__(self, log):
+        self.log = log
+
+    def calls(self):
+        """What was compiled or linked since the last time, sorted."""
+        calls = sorted(self.log.read_text().split()) if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return calls
+
+
+@pytest.fixture
+def nvcc(tmp_path, monkeypatch):
+    """A fake nvcc and fake CUTLASS headers, before any real ones, here and in child processes."""
+    bin_, headers = tmp_path / "bin", tmp_path / "python" / "cutlass_library" / "source" / "include" / "cutlass"
+    bin_.mkdir()
+    (bin_ / "nvcc").write_text(FAKE_NVCC)
+    (bin_ / "nvcc").chmod(0o755)
+    headers.mkdir(parents=True)
+    (headers / "cutlass.h").touch()
+    (tmp_path / "python" / "cutlass_library" / "__init__.py").touch()
+    monkeypatch.setenv("PATH", str(bin_), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(str(tmp_path / "python"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "python"), prepend=os.pathsep)
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    return FakeNvcc(tmp_path / "log")
+
+
+@pytest.fixture
+def no_nvcc(tmp_path, monkeypatch):
+    """Neither a system's nvcc nor the wheels'."""
+    (tmp_path / "hidden" / "nvidia").mkdir(parents=True)
+    (tmp_path / "hidden" / "nvidia" / "__init__.py").touch()
+    monkeypatch.setenv("PATH", str(tmp_path / "hidden"))
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)  # jax may have imported it
+    monkeypatch.syspath_prepend(str(tmp_path / "hidden"))
+
+
+def objects(cache):
+    return sorted(path.name for path in (cache / "objects").iterdir())
+
+
+def test_template_source_instantiates_the_shapes_of_the_template():
+    source = build.template_source(S8[1])
+    assert '#include "gemm.cuh"' in source
+    assert "int ta_launch_s8_128x256x64_w64x64x64_i16x8x32_st3(const ta_gemm* gemm, cudaStream_t stream)" in source
+    shapes = "GemmShape<128, 256, 64>, GemmShape<64, 64, 64>, GemmShape<16, 8, 32>, 3>>(gemm, stream)"
+    assert f"Gemm<int8_t, cutlass::arch::OpMultiplyAddSaturate, {shapes}" in source
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bit_op", "element", "operator"),
+    [
+        ("s4", None, "cutlass::int4b_t", "OpMultiplyAddSaturate"),
+        ("b1", "and", "cutlass::uint1b_t", "OpAndPopc"),
+        ("b1", "xor", "cutlass::uint1b_t", "OpXorPopc"),
+    ],
+)
+def test_template_source_has_the_element_and_operator_of_the_dtype(dtype, bit_op, element, operator):
+    assert f"Gemm<{element}, cutlass::arch::{operator}, " in build.template_source(SPACE.templates(dtype, bit_op)[0])
+
+
+def test_table_source_lists_the_launchers_in_order():
+    source = build.table_source(["b", "a"])
+    assert re.findall(r'\{"(\w+)", (\w+)\}', source) == [("b", "ta_launch_b"), ("a", "ta_launch_a")]
+    assert "const int ta_entry_count = 2;" in source
+
+
+def test_build_compiles_once_and_links_once(nvcc, tmp_path):
+    seen = []
+    path, library = build.build("lib", S8[:2], 90, cache=tmp_path / "cache", progress=lambda *a: seen.append(a))
+    assert nvcc.calls() == sorted([S8[0].id, S8[1].id, "harness", "table", "link"])
+    assert [(done, total) for done, total, _ in seen] == [(1, 3), (2, 3), (3, 3)]
+    assert {label for _, _, label in seen} == {S8[0].id, S8[1].id, "harness"}
+    assert library.failures == ()
+    assert library.versions["nvcc"] == "13.0.88"
+    assert path == tmp_path / "cache" / library.file
+    assert build.build("lib", S8[:2], 90, cache=tmp_path / "cache") == (path, library)
+    assert nvcc.calls() == []
+
+
+def test_build_compiles_only_what_is_new(nvcc, tmp_path):
+    first, _ = build.build("lib", S8[:2], 90, cache=tmp_path)
+    nvcc.calls()
+    second, _ = build.build("lib", S8[:3], 90, cache=tmp_path)
+    assert nvcc.calls() == sorted([S8[2].id, "table", "link"])
+    assert first != second
+    assert first.is_file()
+
+
+@pytest.mark.parametrize("change", ["flags", "arch", "header", "version"])
+def test_key_changes_with_whatever_changes_the_object(nvcc, tmp_path, monkeypatch, change):
+    first, _ = build.build("lib", S8[:1], 90, cache=tmp_path / "cache")
+    nvcc.calls()
+    arch = 90
+    if change == "flags":
+        monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-lineinfo"))
+    elif change == "arch":
+        arch = 80
+    elif change == "version":
+        monkeypatch.setenv("FAKE_VERSION", "13.1.1")
+    else:
+        copy = tmp_path / "sources"
+        copy.mkdir()
+        for source in build.kernel_sources().glob("*.*"):
+            (copy / source.name).write_text(source.read_text())
+        (copy / "gemm.cuh").write_text((copy / "gemm.cuh").read_text() + "// changed\n")
+        monkeypatch.setattr(build, "kernel_sources", lambda: copy)
+    second, _ = build.build("lib", S8[:1], arch, cache=tmp_path / "cache")
+    assert nvcc.calls() == sorted([S8[0].id, "harness", "table", "link"])
+    assert first.name != second.name
+
+
+def test_key_does_not_change_with_the_cache_folder(nvcc, tmp_path):
+    (first, _), (second, _) = (build.build("lib", S8[:1], 90, cache=tmp_path / name) for name in ("a", "b"))
+    assert first.name == second.name
+    assert objects(tmp_path / "a") == objects(tmp_path / "b")
+
+
+def test_cache_folder_is_the_one_of_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEARENA_CACHE", str(tmp_path))
+    assert build.cache_folder() == tmp_path
+
+
+def test_template_that_does_not_compile_is_a_failure_and_the_rest_link(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_ERROR", S8[1].id)
+    path, library = build.build("lib", S8[:3], 90, cache=tmp_path)
+    (failure,) = library.failures
+    assert failure.id == S8[1].id
+    assert failure.reason.endswith("error: warp does not divide")
+    table = next(
+        p for p in path.read_text().split() if p.endswith(".o") and "ta_entry_count = 2" in Path(p).read_text()
+    )
+    assert re.findall(r'\{"(\w+)"', Path(table).read_text()) == [S8[0].id, S8[2].id]
+    nvcc.calls()
+    assert build.build("lib", S8[:3], 90, cache=tmp_path) == (path, library)
+    assert nvcc.calls() == []
+
+
+def test_build_without_one_template_that_compiles_says_why(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_ERROR", "s8_*")
+    with pytest.raises(BuildError, match=r"^lib: no template compiles for sm_90; .*warp does not divide$"):
+        build.build("lib", S8[:2], 90, cache=tmp_path)
+
+
+def test_harness_that_does_not_compile_stops_the_build(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_ERROR", "harness")
+    with pytest.raises(BuildError, match=r"the harness does not compile for sm_90: .*warp does not divide"):
+        build.build("lib", S8[:2], 90, cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("FAKE_KILL", "nvcc was killed by signal 9"),
+        ("FAKE_STAGE", "died due to signal 9"),
+        ("FAKE_FULL", "No space left on device"),
+    ],
+)
+def test_compiler_that_was_stopped_is_asked_again(nvcc, tmp_path, monkeypatch, mode, reason):
+    monkeypatch.setenv(mode, S8[0].id)
+    _, library = build.build("lib", S8[:2], 90, cache=tmp_path)
+    assert [f.id for f in library.failures] == [S8[0].id]
+    assert reason in library.failures[0].reason
+    monkeypatch.delenv(mode)
+    nvcc.calls()
+    _, library = build.build("lib", S8[:2], 90, cache=tmp_path)
+    assert library.failures == ()
+    assert nvcc.calls() == sorted([S8[0].id, "table", "link"])
+
+
+def test_build_leaves_no_scratch_files(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_ERROR", S8[0].id)
+    monkeypatch.setenv("FAKE_KILL", S8[1].id)
+    build.build("lib", S8[:3], 90, cache=tmp_path / "cache")
+    names = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    objects_ = [name for name in names if re.fullmatch(r"[0-9a-f]{20}\.o", name)]
+    failed = [name for name in names if re.fullmatch(r"[0-9a-f]{20}\.failed\.json", name)]
+    libraries = [name for name in names if re.fullmatch(r"lib-[0-9a-f]{20}\.so", name)]
+    assert (len(objects_), len(failed), len(libraries)) == (3, 1, 1)
+    assert {*names} - {*objects_, *failed, *libraries} <= {"lib.json", "lib.lock"}
+
+
+def test_damaged_cache_files_are_made_again(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_ERROR", S8[0].id)
+    _, library = build.build("lib", S8[:2], 90, cache=tmp_path)
+    failed = next((tmp_path / "objects").glob("*.failed.json"))
+    manifest = tmp_path / "sm_90" / "lib.json"
+    for text in ("", "{", "[]", '{"id": 3}'):
+        failed.write_text(text)
+        manifest.write_text(text)
+        assert build.build("lib", S8[:2], 90, cache=tmp_path)[1] == library
+        assert BuildFailure.model_validate_json(failed.read_text()) == library.failures[0]
+        assert json.loads(manifest.read_text())["failures"] == [library.failures[0].model_dump()]
+
+
+def test_two_processes_compile_each_unit_once(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_SLEEP", "0.3")
+    monkeypatch.setenv("TILEARENA_CACHE", str(tmp_path / "cache"))
+    script = (
+        "from tilearena.build import build\nfrom tilearena.spec import load_space\n"
+        "print(build('lib', load_space('paper9').templates('s8')[:2], 90)[0])"
+    )
+    children = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    first, second = (child.communicate(timeout=60)[0] for child in children)
+    assert [child.returncode for child in children] == [0, 0]
+    assert first == second
+    assert nvcc.calls() == sorted([S8[0].id, S8[1].id, "harness", "table", "link"])
+
+
+def test_build_without_nvcc_says_how_to_install_it(no_nvcc, tmp_path):
+    with pytest.raises(BuildError) as caught:
+        build.build("lib", S8[:1], 90, cache=tmp_path)
+    assert str(caught.value) == f"no nvcc on PATH nor in the Python environment; run: {toolchain.INSTALL}"
+
+
+def test_library_that_was_built_elsewhere_is_used_without_nvcc(nvcc, tmp_path, request):
+    built = build.build("lib", S8[:2], 90, cache=tmp_path / "cache")
+    request.getfixturevalue("no_nvcc")
+    assert build.build("lib", S8[:2], 90, cache=tmp_path / "cache") == built
+    for other in (
+        lambda: build.build("lib", S8[:1], 90, cache=tmp_path / "cache"),
+        lambda: build.build("lib", S8[:2], 80, cache=tmp_path / "cache"),
+    ):
+        with pytest.raises(BuildError, match="no nvcc"):
+            other()
+    (tmp_path / "cache" / "sm_90" / "lib.json").write_text("{")
+    with pytest.raises(BuildError, match="no nvcc"):
+        build.build("lib", S8[:2], 90, cache=tmp_path / "cache")
+
+
+def test_library_that_was_built_elsewhere_is_not_used_when_the_sources_changed(nvcc, tmp_path, monkeypatch, request):
+    build.build("lib", S8[:2], 90, cache=tmp_path / "cache")
+    request.getfixturevalue("no_nvcc")
+    monkeypatch.setattr(build, "_headers_hash", lambda: "another")
+    with pytest.raises(BuildError, match="no nvcc"):
+        build.build("lib", S8[:2], 90, cache=tmp_path / "cache")
+
+
+def test_nvcc_that_is_too_old_is_refused(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_VERSION", "11.8.89")
+    (tmp_path / "bin" / "nvcc").write_text(FAKE_NVCC.replace("release 13.0", "release 11.8"))
+    with pytest.raises(BuildError, match=r"nvcc is CUDA 11.8.89, but 12.4 or newer is needed; run: pip install"):
+        toolchain.find()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [("#!/bin/sh\nexit 3\n", "does not run"), ("#!/bin/sh\necho hello\n", "does not say")]
+)
+def test_nvcc_that_is_none_is_refused(nvcc, tmp_path, script, said):
+    (tmp_path / "bin" / "nvcc").write_text(script)
+    with pytest.raises(BuildError, match=said):
+        toolchain.find()
+
+
+def test_missing_cutlass_headers_are_named(nvcc, tmp_path):
+    (tmp_path / "python" / "cutlass_library" / "source" / "include" / "cutlass" / "cutlass.h").unlink()
+    with pytest.raises(BuildError, match=r"no CUTLASS headers .* pip install --no-deps nvidia-cutlass"):
+        toolchain.find()

@@ -1,0 +1,294 @@
+"""A recording comes back as it was written, or is refused in one sentence that names the file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tilearena import dataset
+from tilearena.dataset import COLUMNS, METADATA_KEY, Recording
+from tilearena.errors import RecordingError
+from tilearena.records import Measurement, Status
+
+GOLDEN = Path(__file__).with_name("golden") / "recording-v1.parquet"
+
+
+def ok(m, candidate, elapsed_ns, launches=1):
+    return Measurement(
+        m=m, n=8, k=16, candidate=candidate, status=Status.OK, elapsed_ns=tuple(elapsed_ns), launches=launches
+    )
+
+
+def failed(m, candidate, reason="row 3 of the output is wrong"):
+    return Measurement(m=m, n=8, k=16, candidate=candidate, status=Status.WRONG_RESULT, reason=reason)
+
+
+ROWS = [ok(7, 0, [30, 10, 20]), failed(7, 1), ok(2, 1, [50, 70]), ok(2, 0, [400, 100, 200, 300], launches=10)]
+
+
+@pytest.fixture(scope="module")
+def header():
+    return dataset.read(GOLDEN).header
+
+
+@pytest.fixture
+def path(tmp_path, header):
+    path = tmp_path / "recording.parquet"
+    dataset.write(path, header, dataset.rows_from(ROWS))
+    return path
+
+
+def refusal(path):
+    with pytest.raises(RecordingError) as caught:
+        dataset.read(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message
+
+
+def rewrite(path, *, rows=None, without=(), **changes):
+    """The file again, with other rows or with other keys in its header."""
+    table = pq.read_table(path)
+    raw = json.loads(table.schema.metadata[METADATA_KEY]) | changes
+    raw = {key: value for key, value in raw.items() if key not in without}
+    rows = table.replace_schema_metadata(None) if rows is None else rows
+    if "fingerprint" not in changes and rows.schema.equals(COLUMNS):
+        raw["fingerprint"] = dataset.rows_fingerprint(rows)
+    pq.write_table(rows.replace_schema_metadata({METADATA_KEY: json.dumps(raw).encode()}), path)
+
+
+def test_golden_recording_of_version_1_reads_with_its_values():
+    recording = dataset.read(GOLDEN)
+    header = recording.header
+    assert (header.schema_version, header.fingerprint, header.session) == (1, "c6e1bf440bce7ba2", "ae023ce0700eb1d9")
+    assert (header.device.product, header.device.sm_count, header.device.driver) == ("NVIDIA H200", 132, "580.159.04")
+    assert (header.protocol.name, header.protocol.rounds, header.empty_interval_ns) == ("cold", 8, 1312.0)
+    assert [c.origin for c in header.candidates] == ["template"] * 9 + ["control"]
+    assert recording.rows["elapsed_ns"][0].as_py() == [64736, 62176, 61312, 61760, 61536, 61408, 63520, 61472]
+    assert recording.table.problems.tolist() == [[1, 4096, 4096], [1, 11008, 4096], [8, 4096, 11008], [8, 1536, 8960]]
+    assert recording.table.time_ns[0].tolist() == [
+        61648, 41616, 39680, 52896, 33696, 25120, 42000, 28528, 19904
+    ]  # fmt: skip
+    assert recording.task.templates[header.default].id == "s8_128x256x64_w64x64x64_i16x8x32_st3"
+
+
+def test_recording_round_trip_keeps_samples_failures_and_header(path, header):
+    recording = dataset.read(path)
+    assert [Measurement.model_validate(row) for row in recording.rows.to_pylist()] == ROWS
+    assert recording.header.model_copy(update={"fingerprint": header.fingerprint}) == header
+    assert recording.header.fingerprint == dataset.rows_fingerprint(dataset.rows_from(ROWS)) != header.fingerprint
+
+
+def test_recording_problems_are_in_order_of_appearance(path):
+    assert dataset.read(path).table.problems.tolist() == [[7, 8, 16], [2, 8, 16]]
+
+
+def test_recording_time_is_the_median_of_all_samples_for_one_launch(path):
+    recording = dataset.read(path)
+    assert recording.column_ns(0).tolist() == [20, 25]  # of 30 10 20; of 400 100 200 300 over 10 launches
+    assert recording.column_ns(1).tolist() == [np.inf, 60]
+    assert np.isinf(recording.column_ns(2)).all()
+
+
+def test_recording_table_leaves_out_the_control(path):
+    recording = dataset.read(path)
+    assert recording.table.time_ns.shape == (2, 9)
+    assert len(recording.header.candidates) == 10
+
+
+def test_table_take_keeps_problems_and_times_together(path):
+    part = dataset.read(path).table.take(np.array([1]))
+    assert part.problems.tolist() == [[2, 8, 16]]
+    assert part.time_ns[0, :2].tolist() == [25, 60]
+
+
+def test_fingerprint_does_not_depend_on_chunks_or_dictionaries():
+    whole = dataset.rows_from(ROWS)
+    chunked = pa.concat_tables([dataset.rows_from(ROWS[:1]), dataset.rows_from(ROWS[1:])])
+    assert chunked["status"].num_chunks == 2
+    reordered = pa.concat_tables([dataset.rows_from(ROWS[1:2]), whole]).unify_dictionaries().slice(1)
+    assert dataset.rows_fingerprint(chunked) == dataset.rows_fingerprint(whole) == dataset.rows_fingerprint(reordered)
+
+
+@pytest.mark.parametrize(
+    ("row", "change"),
+    [
+        (0, {"m": 8}),
+        (0, {"n": 16}),
+        (0, {"k": 32}),
+        (0, {"candidate": 2}),
+        (3, {"launches": 11}),
+        (0, {"elapsed_ns": (30, 10, 21)}),
+        (0, {"elapsed_ns": (10, 30, 20)}),
+        (0, {"elapsed_ns": (30, 10)}),
+        (1, {"reason": "row 4 of the output is wrong"}),
+        (1, {"status": Status.LAUNCH_FAILED}),
+    ],
+)
+def test_fingerprint_changes_with_any_value(row, change):
+    changed = [m.model_copy(update=change) if i == row else m for i, m in enumerate(ROWS)]
+    assert dataset.rows_fingerprint(dataset.rows_from(changed)) != dataset.rows_fingerprint(dataset.rows_from(ROWS))
+
+
+def test_fingerprint_tells_samples_of_neighbouring_rows_apart():
+    left, right = [ok(1, 0, [1, 2]), ok(1, 1, [3])], [ok(1, 0, [1]), ok(1, 1, [2, 3])]
+    assert dataset.rows_fingerprint(dataset.rows_from(left)) != dataset.rows_fingerprint(dataset.rows_from(right))
+
+
+def test_missing_recording_is_refused(tmp_path):
+    assert "no such recording" in refusal(tmp_path / "none.parquet")
+
+
+def test_truncated_recording_is_refused_at_any_length(tmp_path):
+    data = GOLDEN.read_bytes()
+    path = tmp_path / "cut.parquet"
+    for length in [*range(12), *np.linspace(12, len(data) - 1, 80).astype(int)]:
+        path.write_bytes(data[:length])
+        assert "not a readable Parquet file" in refusal(path)
+
+
+def test_recording_with_a_flipped_bit_is_refused_or_unchanged(tmp_path):
+    data, original = GOLDEN.read_bytes(), dataset.read(GOLDEN)
+    path = tmp_path / "flipped.parquet"
+    refused = 0
+    for bit in np.random.default_rng(0).choice(8 * len(data), 400, replace=False):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            rows = dataset.read(path).rows
+        except RecordingError:
+            refusal(path)
+            refused += 1
+        else:
+            assert rows.equals(original.rows)
+    assert refused > 50
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200), framed=st.booleans())
+def test_random_bytes_are_refused(tmp_path, data, framed):
+    path = tmp_path / "random.parquet"
+    path.write_bytes(b"PAR1" + data + len(data).to_bytes(4, "little") + b"PAR1" if framed else data)
+    assert "not a readable Parquet file" in refusal(path)
+
+
+def test_recording_without_a_header_is_refused(path):
+    pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+    assert "no tilearena header" in refusal(path)
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"null", b"3", b"\xff\xfe", b""])
+def test_recording_with_a_header_that_is_no_json_object_is_refused(path, text):
+    pq.write_table(pq.read_table(path).replace_schema_metadata({METADATA_KEY: text}), path)
+    assert "not a JSON object" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(0, "record it again"), (2, "update tilearena"), (99, "update tilearena"), ("1", "record it again")],
+)
+def test_recording_of_another_schema_version_is_refused_with_advice(path, version, advice):
+    rewrite(path, schema_version=version)
+    message = refusal(path)
+    assert f"schema version {version!r}, this tilearena reads 1" in message
+    assert advice in message
+
+
+def test_recording_without_a_schema_version_is_refused(path):
+    rewrite(path, without=["schema_version"])
+    assert "schema version None" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"dtype": "s16"}, "dtype"),
+        ({"device": {"slug": "x"}}, "device.product"),
+        ({"without": ["default"]}, "default"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_recording_with_a_wrong_header_key_names_it(path, change, key):
+    rewrite(path, **change)
+    assert f"header key '{key}'" in refusal(path)
+
+
+def test_recording_with_other_columns_is_refused(path):
+    rewrite(path, rows=pq.read_table(path).drop_columns(["reason"]))
+    assert "columns are" in refusal(path)
+    rewrite(path, rows=pa.table({"m": [1]}))
+    assert "columns are ['m'], expected" in refusal(path)
+
+
+@pytest.mark.parametrize("text", [b"elapsed_ns", b"row 3 of the"])
+def test_recording_with_text_that_is_no_utf8_is_refused(path, text):
+    path.write_bytes(path.read_bytes().replace(text, b"\xee" + text[1:]))
+    assert "not a readable Parquet file" in refusal(path)
+
+
+def test_recording_whose_rows_were_changed_is_refused(path, header):
+    rewrite(path, rows=dataset.rows_from(ROWS[:3]), fingerprint=dataset.read(path).header.fingerprint)
+    assert "do not match their fingerprint" in refusal(path)
+
+
+@pytest.mark.parametrize("candidate", [-1, 10])
+def test_recording_with_a_candidate_out_of_range_is_refused(path, candidate):
+    rewrite(path, rows=dataset.rows_from([ok(1, candidate, [5])]))
+    assert "a candidate that the header does not list" in refusal(path)
+
+
+@pytest.mark.parametrize("change", [{"status": "ok"}, {"elapsed_ns": [1]}])
+def test_recording_with_a_status_that_contradicts_its_samples_is_refused(path, change):
+    good, bad = ok(1, 0, [5]).model_dump(mode="json"), failed(1, 1).model_dump(mode="json") | change
+    rewrite(path, rows=pa.Table.from_pylist([good, bad], schema=COLUMNS))
+    assert "row 1 has a status that contradicts its samples" in refusal(path)
+
+
+@pytest.mark.parametrize("column", COLUMNS.names)
+def test_recording_with_an_empty_cell_is_refused(path, column):
+    row = ok(1, 0, [5]).model_dump(mode="json") | {column: None}
+    rewrite(path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
+    assert f"column {column} has empty cells" in refusal(path)
+
+
+def test_recording_with_an_empty_sample_is_refused(path):
+    row = ok(1, 0, [5]).model_dump(mode="json") | {"elapsed_ns": [5, None]}
+    rewrite(path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
+    assert "column elapsed_ns has empty cells" in refusal(path)
+
+
+def test_recording_without_rows_is_refused(path):
+    rewrite(path, rows=dataset.rows_from([]))
+    assert "holds no rows" in refusal(path)
+
+
+def test_write_that_fails_leaves_the_old_file_and_no_other(path, header, monkeypatch):
+    before = path.read_bytes()
+
+    def full(table, where, **options):
+        Path(where).write_bytes(b"PAR1")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(dataset.pq, "write_table", full)
+    with pytest.raises(OSError, match="No space left"):
+        dataset.write(path, header, dataset.rows_from(ROWS[:1]))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == before
+
+
+def test_path_of_a_recording_says_what_it_is_of(header, tmp_path):
+    folder = tmp_path / "baselines" / "recordings" / "nvidia-h200" / "quick"
+    assert dataset.path_for(tmp_path, header) == folder / "gemm.paper9.s8.cold.parquet"
+    assert dataset.path_for(tmp_path, header, repeat=True) == folder / "gemm.paper9.s8.cold.repeat.parquet"
+
+
+def test_rows_do_not_need_every_candidate_of_every_problem(header):
+    recording = Recording(header, dataset.rows_from([ok(1, 3, [8])]))
+    assert np.flatnonzero(np.isfinite(recording.table.time_ns[0])).tolist() == [3]
