@@ -31,22 +31,27 @@ class Toolchain:
 
 
 def find() -> Toolchain:
-    """The toolchain of this environment.
+    """The toolchain of this environment: nvcc on ``PATH`` if it is new enough, else the wheels'.
 
     Raises:
-        BuildError: no nvcc, one that is too old, or no CUTLASS headers; says how to install them.
+        BuildError: no nvcc, only ones that are too old, no g++, or no CUTLASS headers; says what to install.
     """
-    found = shutil.which("nvcc")
-    nvcc = Path(found) if found else _wheel_nvcc()
-    if nvcc is None:
+    on_path, in_wheels = shutil.which("nvcc"), _wheel_nvcc()
+    candidates = [nvcc for nvcc in (Path(on_path) if on_path else None, in_wheels) if nvcc is not None]
+    if not candidates:
         raise BuildError(f"no nvcc on PATH nor in the Python environment; run: {INSTALL}")
-    cuda_version = _cuda_version(nvcc)
-    if tuple(map(int, cuda_version.split(".")[:2])) < OLDEST_CUDA:
-        raise BuildError(f"{nvcc} is CUDA {cuda_version}, but 12.4 or newer is needed; run: {INSTALL}")
+    versions = {nvcc: _cuda_version(nvcc) for nvcc in candidates}
+    new = [nvcc for nvcc in candidates if tuple(map(int, versions[nvcc].split(".")[:2])) >= OLDEST_CUDA]
+    if not new:
+        found = candidates[0]
+        raise BuildError(f"{found} is CUDA {versions[found]}, but 12.4 or newer is needed; run: {INSTALL}")
+    if shutil.which("g++") is None:
+        raise BuildError("no g++ on PATH, and nvcc compiles host code with it; install it (Debian: apt install g++)")
+    nvcc = new[0]
     include, cutlass_version = _cutlass()
     library = nvcc.parent.parent / "lib"
-    link_flags = () if found or not library.is_dir() else (f"-L{library}",)
-    return Toolchain(nvcc, cuda_version, include, cutlass_version, link_flags)
+    link_flags = (f"-L{library}",) if nvcc == in_wheels and library.is_dir() else ()
+    return Toolchain(nvcc, versions[nvcc], include, cutlass_version, link_flags)
 
 
 def _wheel_nvcc() -> Path | None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,9 @@ def nvcc(tmp_path, monkeypatch):
     bin_, headers = tmp_path / "bin", tmp_path / "python" / "cutlass_library" / "source" / "include" / "cutlass"
     bin_.mkdir()
     (bin_ / "nvcc").write_text(FAKE_NVCC)
-    (bin_ / "nvcc").chmod(0o755)
+    (bin_ / "g++").touch()
+    for tool in bin_.iterdir():
+        tool.chmod(0o755)
     headers.mkdir(parents=True)
     (headers / "cutlass.h").touch()
     (tmp_path / "python" / "cutlass_library" / "__init__.py").touch()
@@ -70,11 +73,8 @@ def nvcc(tmp_path, monkeypatch):
 @pytest.fixture
 def no_nvcc(tmp_path, monkeypatch):
     """Neither a system's nvcc nor the wheels'."""
-    (tmp_path / "hidden" / "nvidia").mkdir(parents=True)
-    (tmp_path / "hidden" / "nvidia" / "__init__.py").touch()
     monkeypatch.setenv("PATH", str(tmp_path / "hidden"))
-    monkeypatch.delitem(sys.modules, "nvidia", raising=False)  # jax may have imported it
-    monkeypatch.syspath_prepend(str(tmp_path / "hidden"))
+    monkeypatch.setattr(toolchain, "_wheel_nvcc", lambda: None)
 
 
 def objects(cache):
@@ -278,9 +278,27 @@ def test_library_that_was_built_elsewhere_is_not_used_when_the_sources_changed(n
         build.build("lib", S8[:2], 90, cache=tmp_path / "cache")
 
 
+def test_missing_host_compiler_is_named(nvcc, tmp_path, monkeypatch):
+    (tmp_path / "bin" / "g++").unlink()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(BuildError, match=r"^no g\+\+ on PATH, and nvcc compiles host code with it; install it"):
+        build.build("lib", S8[:1], 90, cache=tmp_path / "cache")
+
+
+def test_old_nvcc_on_path_gives_way_to_the_wheels(nvcc, tmp_path, monkeypatch):
+    wheel = tmp_path / "wheel" / "bin" / "nvcc"
+    wheel.parent.mkdir(parents=True)
+    shutil.copy(tmp_path / "bin" / "nvcc", wheel)
+    monkeypatch.setattr(toolchain, "_wheel_nvcc", lambda: wheel)
+    assert toolchain.find().nvcc == tmp_path / "bin" / "nvcc"
+    (tmp_path / "bin" / "nvcc").write_text(FAKE_NVCC.replace("V${FAKE_VERSION:-13.0.88}", "V11.8.89"))
+    assert toolchain.find().nvcc == wheel
+
+
 def test_nvcc_that_is_too_old_is_refused(nvcc, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_VERSION", "11.8.89")
-    (tmp_path / "bin" / "nvcc").write_text(FAKE_NVCC.replace("release 13.0", "release 11.8"))
+    monkeypatch.setattr(toolchain, "_wheel_nvcc", lambda: None)
     with pytest.raises(BuildError, match=r"nvcc is CUDA 11.8.89, but 12.4 or newer is needed; run: pip install"):
         toolchain.find()
 
