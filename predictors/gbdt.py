@@ -13,19 +13,19 @@ from tilearena.predictors.features import features, log_slowdown
 MIN_PROBLEMS = 10
 PARAMETERS = {
     "objective": "l2",
-    "learning_rate": 0.08,
+    "learning_rate": 0.1,
     "num_leaves": 31,
     "min_data_in_leaf": 10,
     "feature_fraction": 0.7,
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
-    "max_bin": 255,
+    "max_bin": 127,
     "num_threads": 1,
     "deterministic": True,
     "force_row_wise": True,
     "verbosity": -1,
 }
-MAX_TREES, PATIENCE, HELD_OUT = 1_000, 50, 0.2
+MAX_TREES, PATIENCE, HELD_OUT = 500, 30, 0.2
 
 
 class Gbdt:

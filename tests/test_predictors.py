@@ -151,13 +151,13 @@ def test_heuristic_without_a_fit_beats_the_default_template():
 
 
 def test_heuristic_fit_recovers_the_rates_that_made_the_times():
-    rates = np.array(list(DEFAULTS.values())) * [1.5, 0.6, 0.7, 1.0, 0.5, 2.0, 1.5]
+    rates = np.array(list(DEFAULTS.values())) * [1.5, 0.5, 1.7, 0.7, 0.8, 0.6, 2.0, 1.5]
     g = geometry(TRAIN.problems, TRAIN.task)
     made = replace(TRAIN, time_ns=np.exp(log_time(rates, g, cold=False)))
     fitted_costs = fitted("heuristic", made).costs(TEST.problems, TEST.task)
     expected = log_time(rates, geometry(TEST.problems, TEST.task), cold=False)
     assert np.abs(fitted_costs - expected).mean() < 0.02
-    assert np.abs(Heuristic().costs(TEST.problems, TEST.task) - expected).mean() > 0.2
+    assert np.abs(Heuristic().costs(TEST.problems, TEST.task) - expected).mean() > 0.1
 
 
 def test_heuristic_counts_dram_reads_of_operands_when_cold_or_larger_than_l2():
