@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,7 +15,8 @@ from tilearena.conformance import synthetic_table
 from tilearena.predict import cross_fit
 from tilearena.splits import plan
 
-PAGE = (Path(__file__).parents[1] / "docs" / "add-a-predictor.md").read_text()
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "add-a-predictor.md").read_text()
 
 
 def files_of_the_page() -> dict[str, str]:
@@ -47,6 +49,19 @@ def test_page_has_a_project_a_module_and_a_check():
 def test_plugin_of_the_page_conforms_by_the_pages_own_check(installed):
     done = subprocess.run([sys.executable, "-P", "check.py"], cwd=installed, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_commands_of_the_page_run(installed, monkeypatch):
+    monkeypatch.setenv("TILEARENA_ROOT", str(ROOT))
+    install, *commands = re.search(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)[1].splitlines()
+    assert install == "pip install ."
+    for line in commands:
+        program, *arguments = shlex.split(line)
+        assert program == "tilearena"
+        call = [sys.executable, "-c", "from tilearena.cli import main; main()", *arguments]
+        done = subprocess.run(call, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "bands" in done.stdout
 
 
 def test_plugin_of_the_page_is_scored_and_beats_the_best_constant(installed):
