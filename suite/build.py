@@ -121,7 +121,8 @@ def build(
     """
     cache = cache or cache_folder()
     manifest = cache / f"sm_{arch}" / f"{name}.json"
-    sources = _hash(*(template_source(t) for t in templates), _headers_hash())
+    harness = (kernel_sources() / "harness.cu").read_text()
+    sources = _hash(*(template_source(t) for t in templates), harness, _headers_hash())
     try:
         tools = toolchain.find()
     except BuildError:
@@ -254,9 +255,7 @@ def _object(cache: Path, key: str) -> Path:
 
 
 def _headers_hash() -> str:
-    return _hash(
-        *(path.read_text() for path in sorted(kernel_sources().glob("*")) if path.suffix in (".h", ".cuh", ".cu"))
-    )
+    return _hash(*(path.read_text() for path in sorted(kernel_sources().glob("*")) if path.suffix in (".h", ".cuh")))
 
 
 def _hash(*parts: str) -> str:

@@ -91,7 +91,10 @@ def measure(
             path = dataset.find_path(folder, device.slug, workload.name, chosen.name, name, timing, workload.op, repeat)
             if path.exists() and not force:
                 raise MeasureError(f"{path} exists; give --force to replace it, or --repeat for a second run")
-            session = Session(workload, chosen, workload.problems_for(name), workload.protocol(timing, name))
+            how = workload.protocol(timing, name)
+            if repeat:  # other operands and another order of launches, or the two runs would not be independent
+                how = how.model_copy(update={"seed": how.seed + 1})
+            session = Session(workload, chosen, workload.problems_for(name), how)
             rows.append(_measure_one(session, device, ordinal, path))
     if as_json:
         print_json(rows)
@@ -113,13 +116,12 @@ def _measure_one(session: Session, device: Device, ordinal: int, path: Path) -> 
         )
     with runner, progress_bar(f"measure {title}") as progress:
         telemetry = Telemetry(ordinal)
-        empty_ns = runner.empty_interval_ns()
-        header = record(session, runner, path, telemetry=telemetry, empty_interval_ns=empty_ns, progress=progress)
+        header = record(session, runner, path, telemetry=telemetry, progress=progress)
     rows = dataset.read(path).rows
     failed = sum(status != "ok" for status in rows["status"].to_pylist())
     print(
-        f"{title}: {len(rows)} rows, {failed} failed, {header.device_time_s:.1f} s, "
-        f"{len(rows) / max(header.device_time_s, 1e-9):.0f} rows/s, noise floor {header.noise_floor}, {path}",
+        f"{title}: {len(rows)} rows, {failed} failed, {header.wall_time_s:.1f} s, "
+        f"{len(rows) / max(header.wall_time_s, 1e-9):.0f} rows/s, noise floor {header.noise_floor}, {path}",
         file=sys.stderr,
     )
     return {"path": str(path), "rows": len(rows), "failed": failed, **header.model_dump(mode="json")}

@@ -30,10 +30,10 @@ from tilearena.records import (
     Protocol,
     ProtocolName,
     Record,
-    Status,
     Support,
     Template,
 )
+from tilearena.row_fault import row_fault
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"tilearena"
@@ -78,9 +78,9 @@ class Header(Record):
     support: Support
     candidates: tuple[Candidate, ...]
     default: int
-    session: str
+    sessions: tuple[str, ...]
     started_at: str
-    device_time_s: float
+    wall_time_s: float
     empty_interval_ns: float | None
     noise_floor: float | None
     versions: dict[str, str]
@@ -179,9 +179,13 @@ def rows_from(measurements: Iterable[Measurement]) -> pa.Table:
     return pa.Table.from_pylist([m.model_dump(mode="json") for m in measurements], schema=COLUMNS)
 
 
-def rows_fingerprint(rows: pa.Table) -> str:
-    """16 hex digits of SHA-256 over the values of all rows, independent of encoding and chunking."""
-    digest = hashlib.sha256()
+def content_fingerprint(header: dict[str, Any], rows: pa.Table) -> str:
+    """16 hex digits of SHA-256 over the header (JSON, its fingerprint left out) and the values of all rows.
+
+    Independent of encoding, chunking and the order of keys.
+    """
+    rest = {key: value for key, value in header.items() if key != "fingerprint"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
     for axis in ("m", "n", "k", "candidate", "launches"):
         digest.update(rows[axis].to_numpy().astype("<i8").tobytes())
     samples = rows["elapsed_ns"].combine_chunks()
@@ -216,7 +220,8 @@ def find_path(
 
 def write(path: Path, header: Header, rows: pa.Table) -> Header:
     """Write atomically; returns the header with its fingerprint."""
-    header = header.model_copy(update={"fingerprint": rows_fingerprint(rows)})
+    content = content_fingerprint(header.model_dump(mode="json"), rows)
+    header = header.model_copy(update={"fingerprint": content})
     metadata = {METADATA_KEY: header.model_dump_json().encode()}
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
@@ -242,20 +247,21 @@ def read(path: Path) -> Recording:
         names = rows.schema.names
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
-    header = _read_header(path, (rows.schema.metadata or {}).get(METADATA_KEY))
+    header, raw = _read_header(path, (rows.schema.metadata or {}).get(METADATA_KEY))
     rows = rows.replace_schema_metadata(None)
     if not rows.schema.equals(COLUMNS):
         raise RecordingError(f"{path}: columns are {names}, expected {COLUMNS.names} with their types")
     for name in COLUMNS.names:
         if rows[name].null_count or (name == "elapsed_ns" and pc.list_flatten(rows[name]).null_count):
             raise RecordingError(f"{path}: column {name} has empty cells; fetch it again")
-    if rows_fingerprint(rows) != header.fingerprint:
-        raise RecordingError(f"{path}: the rows do not match their fingerprint {header.fingerprint}; fetch it again")
-    _check_rows(path, header, rows)
+    if content_fingerprint(raw, rows) != header.fingerprint:
+        raise RecordingError(f"{path}: its content does not match its fingerprint {header.fingerprint}; fetch it again")
+    if fault := row_fault(rows, header.dtype, header.protocol, len(header.candidates)):
+        raise RecordingError(f"{path}: {fault}")
     return Recording(header, rows)
 
 
-def _read_header(path: Path, text: bytes | None) -> Header:
+def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]]:
     if text is None:
         raise RecordingError(f"{path}: has no tilearena header, so it is not a recording")
     try:
@@ -268,25 +274,11 @@ def _read_header(path: Path, text: bytes | None) -> Header:
         advice = "update tilearena" if newer else "record it again: no upgrade from that version exists"
         raise RecordingError(f"{path}: schema version {version!r}, this tilearena reads {SCHEMA_VERSION}; {advice}")
     try:
-        return Header.model_validate(raw)
+        return Header.model_validate(raw), raw
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise RecordingError(f"{path}: header key {key!r}: {first['msg']}") from None
-
-
-def _check_rows(path: Path, header: Header, rows: pa.Table) -> None:
-    candidate = rows["candidate"].to_numpy()
-    if len(rows) == 0:
-        raise RecordingError(f"{path}: holds no rows")
-    if candidate.min() < 0 or candidate.max() >= len(header.candidates):
-        raise RecordingError(f"{path}: a row names a candidate that the header does not list")
-    ok = np.array(rows["status"].to_pylist()) == Status.OK
-    timed = np.diff(rows["elapsed_ns"].combine_chunks().offsets.to_numpy()) > 0
-    if (ok != timed).any():
-        raise RecordingError(
-            f"{path}: row {int(np.flatnonzero(ok != timed)[0])} has a status that contradicts its samples"
-        )
 
 
 def _first_line(error: BaseException) -> str:

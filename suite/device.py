@@ -1,7 +1,7 @@
 """What GPU is here, and its state while we measure: the CUDA driver for identity, NVML for clocks and power."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
@@ -123,15 +123,16 @@ class Telemetry:
             )
         )
 
-    def summary(self) -> dict[str, Any]:
-        """Minimum, median and maximum of each reading, and all throttle reasons seen as one bit mask."""
-        out: dict[str, Any] = {"n_samples": len(self.samples)}
-        for key in ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c"):
-            values = sorted(sample[key] for sample in self.samples if key in sample)
-            if values:
-                out[key] = {"min": values[0], "median": values[len(values) // 2], "max": values[-1]}
-        reasons = 0
-        for sample in self.samples:
-            reasons |= int(sample.get("throttle_reasons", 0))
-        out["throttle_reasons"] = reasons
-        return out
+
+def summarise(samples: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Minimum, median and maximum of each reading, and all throttle reasons seen as one bit mask."""
+    out: dict[str, Any] = {"n_samples": len(samples)}
+    for key in ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c"):
+        values = sorted(sample[key] for sample in samples if key in sample)
+        if values:
+            out[key] = {"min": values[0], "median": values[len(values) // 2], "max": values[-1]}
+    reasons = 0
+    for sample in samples:
+        reasons |= int(sample.get("throttle_reasons", 0))
+    out["throttle_reasons"] = reasons
+    return out

@@ -29,6 +29,10 @@ class MeasureError(TilearenaError):
     """A measurement cannot start or go on."""
 
 
+class DeviceFailedError(MeasureError):
+    """The GPU failed under a kernel (an illegal address, say); this process can measure nothing more."""
+
+
 class PredictorError(TilearenaError):
     """A predictor raised, answered nonsense, or took too long."""
 

@@ -4,7 +4,6 @@ Candidates take turns in shuffled order, round after round, so that a drift of c
 default template runs twice, as itself and as a control: their difference is the session's A/A noise floor.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tilearena import __version__, dataset
-from tilearena.dataset import COLUMNS, Header, Ints, Recording
-from tilearena.device import Telemetry
-from tilearena.errors import MeasureError
-from tilearena.records import Measurement, Problem, fingerprint
+from tilearena.dataset import Header, Ints, Recording
+from tilearena.device import Telemetry, summarise
+from tilearena.errors import DeviceFailedError
+from tilearena.parts import Parts
+from tilearena.records import Measurement, Problem, Status, fingerprint
 from tilearena.records import Protocol as TimingProtocol
 from tilearena.runner import Runner
 from tilearena.space import Space, support
@@ -57,9 +55,9 @@ class Session:
             support=support(first.dtype, first.bit_op, device.arch),
             candidates=runner.candidates,
             default=self.space.default_index,
-            session=fingerprint([datetime.now(UTC).isoformat(), device.uuid_sha256]),
+            sessions=(fingerprint([datetime.now(UTC).isoformat(), device.uuid_sha256]),),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            device_time_s=0.0,
+            wall_time_s=0.0,
             empty_interval_ns=None,
             noise_floor=None,
             versions={"tilearena": __version__, **runner.versions},
@@ -94,42 +92,65 @@ def record(
     path: Path,
     *,
     telemetry: Telemetry | None = None,
-    empty_interval_ns: float | None = None,
+    resume: bool = True,
     progress: Progress = lambda done, total, label: None,
 ) -> Header:
     """Measure every candidate on every problem and write the recording to ``path``.
 
-    Parts of an interrupted session of the same card, spec, space and protocol beside ``path`` are continued.
+    Parts of an interrupted run of the same card, spec, space and protocol beside ``path`` are continued, unless not
+    ``resume``. Where the device fails, the problem in hand becomes failed rows and the next run goes on after it.
 
     Raises:
-        MeasureError: the device failed; what was measured stays in the parts, and the same command goes on from there.
-            Or a file of the parts is damaged.
+        DeviceFailedError: nothing more can run in this process; the parts keep what was measured.
+        MeasureError: a file of the parts is damaged, or another process is at them.
     """
-    header = session.header(runner)
-    parts = _parts_folder(path, header)
-    done, header = _resume(parts, header)
-    todo = [p for p in session.problems if (p.m, p.n, p.k) not in done]
+    with Parts(path, session.header(runner)) as parts:
+        if not resume:
+            parts.discard()
+        header = parts.header()
+        done = parts.done()
+        todo = [p for p in session.problems if (p.m, p.n, p.k) not in done]
+        if todo:
+            warm_up(runner, todo[len(todo) // 2], session.protocol)
+        for first in range(0, len(todo), PART_PROBLEMS):
+            _measure_part(session, runner, todo[first : first + PART_PROBLEMS], parts, telemetry, progress)
+        header = header.model_copy(update={"empty_interval_ns": runner.empty_interval_ns()})
+        return _finish(path, parts, header)
+
+
+def _measure_part(
+    session: Session,
+    runner: Runner,
+    problems: Sequence[Problem],
+    parts: Parts,
+    telemetry: Telemetry | None,
+    progress: Progress,
+) -> None:
+    before = len(parts.done())
+    started = time.monotonic()
     which = range(len(runner.candidates))
-    if todo:
-        warm_up(runner, todo[len(todo) // 2], session.protocol)
-    for first in range(0, len(todo), PART_PROBLEMS):
-        batch = todo[first : first + PART_PROBLEMS]
-        started = time.monotonic()
-        rows: list[Measurement] = []
-        try:
-            for position, problem in enumerate(batch):
+    rows: list[Measurement] = []
+    if telemetry:
+        telemetry.samples.clear()
+    try:
+        for position, problem in enumerate(problems):
+            try:
                 rows += measure_problem(runner, problem, session.protocol, which)
-                progress(len(done) + first + position + 1, len(session.problems), path.stem)
-                if telemetry and position % 25 == 0:
-                    telemetry.sample()
-        finally:
-            if rows:
-                _write_part(parts, rows, time.monotonic() - started)
-    if not todo and not done:
-        raise MeasureError(f"{session.workload.name} has no {session.protocol.name} problems to measure")
-    summary = telemetry.summary() if telemetry else {}
-    return _finish(
-        path, parts, header.model_copy(update={"telemetry": summary, "empty_interval_ns": empty_interval_ns})
+            except DeviceFailedError as error:
+                rows += [_device_failed(problem, candidate, str(error)) for candidate in which]
+                raise
+            progress(before + position + 1, len(session.problems), session.workload.name)
+            if telemetry and position % 25 == 0:
+                telemetry.sample()
+    finally:
+        if rows:
+            parts.write(rows, time.monotonic() - started, telemetry.samples if telemetry else ())
+
+
+def _device_failed(problem: Problem, candidate: int, reason: str) -> Measurement:
+    """Which of the candidates that took turns is to blame is not known, so each row says what happened."""
+    return Measurement(
+        m=problem.m, n=problem.n, k=problem.k, candidate=candidate, status=Status.LAUNCH_FAILED, reason=reason
     )
 
 
@@ -146,61 +167,16 @@ def noise_floor(recording: Recording) -> float | None:
     return float(np.quantile(np.abs(again[both] / default[both] - 1), 0.95))
 
 
-def _parts_folder(path: Path, header: Header) -> Path:
-    key = fingerprint(
-        [
-            header.spec_fingerprint,
-            header.space_fingerprint,
-            header.protocol.model_dump(mode="json"),
-            header.device.model_dump(mode="json"),
-            header.versions,
-            [candidate.id for candidate in header.candidates],
-        ]
+def _finish(path: Path, parts: Parts, header: Header) -> Header:
+    found = parts.collect()
+    header = header.model_copy(
+        update={
+            "wall_time_s": found.wall_time_s,
+            "sessions": found.sessions,
+            "telemetry": summarise(found.telemetry),
+            "noise_floor": noise_floor(Recording(header, found.rows)),
+        }
     )
-    return path.with_name(f".{path.stem}.{key}.parts")
-
-
-def _resume(parts: Path, header: Header) -> tuple[set[tuple[int, int, int]], Header]:
-    """Shapes that earlier parts hold, and the header of the session that began."""
-    parts.mkdir(parents=True, exist_ok=True)
-    begun = parts / "header.json"
-    if begun.is_file():
-        try:
-            header = Header.model_validate_json(begun.read_bytes())
-        except ValueError:
-            raise MeasureError(f"{begun} is damaged; delete {parts} to measure from the beginning") from None
-    else:
-        begun.write_text(header.model_dump_json())
-    done: set[tuple[int, int, int]] = set()
-    for part in sorted(parts.glob("*.parquet")):
-        rows = _read_part(part)
-        done |= set(zip(*(rows[axis].to_pylist() for axis in "mnk"), strict=True))
-    return done, header
-
-
-def _read_part(part: Path) -> pa.Table:
-    try:
-        return pq.read_table(part)
-    except (pa.ArrowException, OSError):
-        raise MeasureError(f"{part} is damaged; delete it to measure its problems again") from None
-
-
-def _write_part(parts: Path, rows: Sequence[Measurement], seconds: float) -> None:
-    number = max((int(part.stem) for part in parts.glob("*.parquet")), default=-1) + 1
-    part = parts / f"{number:05d}.parquet"
-    scratch = part.with_suffix(".tmp")
-    table = dataset.rows_from(rows).replace_schema_metadata({b"seconds": repr(seconds).encode()})
-    pq.write_table(table, scratch, compression="zstd")
-    scratch.replace(part)
-
-
-def _finish(path: Path, parts: Path, header: Header) -> Header:
-    tables = [_read_part(part) for part in sorted(parts.glob("*.parquet"))]
-    seconds = sum(float(table.schema.metadata[b"seconds"]) for table in tables)
-    rows = pa.concat_tables([t.replace_schema_metadata(None).cast(COLUMNS) for t in tables]).unify_dictionaries()
-    rows = rows.combine_chunks()
-    floor = noise_floor(Recording(header, rows))
-    header = header.model_copy(update={"device_time_s": round(seconds, 3), "noise_floor": floor})
-    header = dataset.write(path, header, rows)
-    shutil.rmtree(parts)
+    header = dataset.write(path, header, found.rows)
+    parts.remove()
     return header

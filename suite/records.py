@@ -16,7 +16,8 @@ Dtype = Literal["s8", "s4", "b1"]
 BitOp = Literal["and", "xor"]
 ProtocolName = Literal["cold", "hot"]
 Support = Literal["native", "emulated", "unsupported"]
-Extent = Annotated[int, Field(ge=1, le=1 << 20)]
+MAX_EXTENT = 1 << 20
+Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 
 DTYPES: tuple[Dtype, ...] = ("s8", "s4", "b1")
 PROTOCOLS: tuple[ProtocolName, ...] = ("cold", "hot")

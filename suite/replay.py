@@ -16,11 +16,16 @@ class ReplayRunner:
         self.device = recording.header.device
         self.candidates = recording.header.candidates
         self.versions = dict(recording.header.versions)
+        self._empty_interval_ns = recording.header.empty_interval_ns
         self._protocol = recording.header.protocol.name
         self._rows = {
             (row["m"], row["n"], row["k"], row["candidate"]): Measurement.model_validate(row)
             for row in recording.rows.to_pylist()
         }
+
+    def empty_interval_ns(self) -> float | None:
+        """As recorded."""
+        return self._empty_interval_ns
 
     def measure(
         self, problem: Problem, protocol: TimingProtocol, which: Sequence[int], order: Ints

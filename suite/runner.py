@@ -10,11 +10,11 @@ import numpy as np
 from tilearena import space
 from tilearena.build import Library
 from tilearena.dataset import Candidate, Ints
-from tilearena.errors import MeasureError, NoGpuError
+from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError
 from tilearena.records import BITS, Device, Measurement, Problem, Status, Template, fingerprint
 from tilearena.records import Protocol as TimingProtocol
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 #: Problems up to this many multiply-adds are also compared element by element with a direct reference.
 REFERENCE_MACS = 1 << 22
 
@@ -28,6 +28,9 @@ class Runner(Protocol):
     device: Device
     candidates: tuple[Candidate, ...]
     versions: dict[str, str]
+
+    def empty_interval_ns(self) -> float | None:
+        """Median time between two events with nothing in between; None if unknown."""
 
     def measure(
         self, problem: Problem, protocol: TimingProtocol, which: Sequence[int], order: Ints
@@ -86,13 +89,13 @@ def load_library(path: Path) -> ctypes.CDLL:
     try:
         lib = ctypes.CDLL(str(path))
         lib.ta_id.restype = lib.ta_error.restype = ctypes.c_char_p
-        lib.ta_open.restype = lib.ta_stream.restype = ctypes.c_void_p
+        lib.ta_open.restype = ctypes.c_void_p
     except (OSError, AttributeError) as error:
         raise MeasureError(f"{path}: not a kernel library ({error}); build it again") from None
     lib.ta_open.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_uint64]
     lib.ta_measure.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Job), ctypes.POINTER(_Results)]
     lib.ta_empty_intervals.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int64)]
-    lib.ta_close.argtypes = lib.ta_stream.argtypes = [ctypes.c_void_p]
+    lib.ta_close.argtypes = [ctypes.c_void_p]
     if lib.ta_abi_version() != ABI_VERSION:
         raise MeasureError(f"{path}: ABI version {lib.ta_abi_version()}, expected {ABI_VERSION}; build it again")
     return lib
@@ -115,7 +118,7 @@ class GpuRunner:
         ordinal: int = 0,
         vendor: tuple[str, External] | None = None,
     ) -> None:
-        """Open the GPU and set aside memory for the largest of ``problems``.
+        """Open the GPU and set aside memory for the largest of ``problems`` that fits it.
 
         Raises:
             NoGpuError: no driver or no GPU. MeasureError: not enough memory, or not a kernel library.
@@ -130,13 +133,16 @@ class GpuRunner:
         control = Candidate(id=f"{templates[default].id}#control", origin="control", template=templates[default])
         found = [Candidate(id=t.id, template=t) for t in templates] + [control]
         self._entry = [entries.get(t.id) for t in (*templates, templates[default])]
-        self._external = None
+        self._external = self._vendor = None
         if vendor:
             found.append(Candidate(id=vendor[0], origin="vendor"))
             self._entry.append(-1)
-            self._external = _EXTERNAL(_guarded(vendor[1]))
+            self._vendor = _Guarded(vendor[1])
+            self._external = _EXTERNAL(self._vendor)
         self.candidates = tuple(found)
-        operand, output = (max(getattr(p, size) for p in problems) for size in ("operand_bytes", "output_bytes"))
+        fitting = [p for p in problems if space.memory_needed(p) <= device.memory_bytes]
+        operand = max((p.operand_bytes for p in fitting), default=0)
+        output = max((p.output_bytes for p in fitting), default=0)
         self._context = self._lib.ta_open(ordinal, operand, output, l2_multiple, seed)
         if not self._context:
             raise MeasureError(f"GPU {ordinal} cannot be opened for these problems: {self._message()}")
@@ -163,7 +169,7 @@ class GpuRunner:
         """See `Runner.measure`. A hold of the stream that expired is repeated, at most three times.
 
         Raises:
-            MeasureError: the device failed (an illegal address, say); nothing more can run in this process.
+            DeviceFailedError: an illegal address, say; nothing more can run in this process.
         """
         refused = {i: self._refusal(problem, i) for i in which}
         alive = [position for position, i in enumerate(which) if refused[i] is None]
@@ -219,30 +225,27 @@ class GpuRunner:
         for _ in range(3):
             code = self._lib.ta_measure(self._context, ctypes.byref(job), ctypes.byref(results))
             if code < 0:
-                raise MeasureError(f"the GPU failed at {problem!r}: {self._message()}")
+                shape = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
+                raise DeviceFailedError(f"the GPU failed at {shape}: {self._message()}; run it again to go on after it")
             if code == 0:
                 return [
-                    _row(problem, i, elapsed[p], int(launches[p]), int(outcome[p]), int(detail[p]))
+                    self._row(problem, i, elapsed[p], int(launches[p]), int(outcome[p]), int(detail[p]))
                     for p, i in enumerate(which)
                 ]
         raise MeasureError(f"launching took longer than 0.5 s three times at {problem!r}; is the machine overloaded?")
 
-
-def _row(problem: Problem, candidate: int, elapsed_ns: Ints, launches: int, outcome: int, detail: int) -> Measurement:
-    if outcome:
+    def _row(
+        self, problem: Problem, candidate: int, elapsed_ns: Ints, launches: int, outcome: int, detail: int
+    ) -> Measurement:
+        shape = {"m": problem.m, "n": problem.n, "k": problem.k, "candidate": candidate}
+        if not outcome:
+            times = {"status": Status.OK, "elapsed_ns": elapsed_ns.tolist(), "launches": launches}
+            return Measurement.model_validate(shape | times)
         status, sentence = _OUTCOMES[outcome]
-        return Measurement(
-            m=problem.m, n=problem.n, k=problem.k, candidate=candidate, status=status, reason=sentence.format(detail)
-        )
-    return Measurement(
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        candidate=candidate,
-        status=Status.OK,
-        elapsed_ns=tuple(elapsed_ns.tolist()),
-        launches=launches,
-    )
+        reason = sentence.format(detail)
+        if status is Status.LAUNCH_FAILED and self._vendor and self.candidates[candidate].origin == "vendor":
+            reason = f"the vendor's call failed: {self._vendor.message}"
+        return Measurement.model_validate(shape | {"status": status, "reason": reason})
 
 
 def _renumber(order: Ints, alive: Sequence[int]) -> Ints:
@@ -253,16 +256,18 @@ def _renumber(order: Ints, alive: Sequence[int]) -> Ints:
     return kept[kept >= 0].reshape(len(order), len(alive))
 
 
-def _guarded(external: External) -> Callable[..., int]:
-    """Exceptions cannot cross a C frame: they become "launch failed"."""
+class _Guarded:
+    """Exceptions cannot cross a C frame: they become "launch failed", and the message is kept."""
 
-    def call(*arguments: int) -> int:
+    def __init__(self, external: External) -> None:
+        self._external, self.message = external, ""
+
+    def __call__(self, *arguments: int) -> int:
         try:
-            return external(*arguments)
-        except Exception:
+            return self._external(*arguments)
+        except Exception as error:
+            self.message = (str(error).splitlines() or [type(error).__name__])[0]
             return 2
-
-    return call
 
 
 def _pointer(array: np.ndarray[Any, Any], ctype: Any) -> Any:

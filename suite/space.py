@@ -123,6 +123,11 @@ def support(dtype: Dtype, bit_op: BitOp | None, arch: int) -> Support:
     return "emulated" if first_emulated is not None and arch >= first_emulated else "native"
 
 
+def memory_needed(problem: Problem) -> int:
+    """Bytes of device memory to measure ``problem``: rings of two slots of operands and of outputs, and the rest."""
+    return 2 * (problem.operand_bytes + problem.output_bytes) + POOL_BYTES
+
+
 def rejection(problem: Problem, template: Template, device: Device) -> str | None:
     """Why ``template`` cannot run ``problem`` on ``device``, in one line; None if it can.
 
@@ -140,7 +145,7 @@ def rejection(problem: Problem, template: Template, device: Device) -> str | Non
     tiles_n = -(-problem.n // template.threadblock[1])
     if tiles_n > MAX_GRID_Y:
         return f"needs {tiles_n} tiles along N, a grid has at most {MAX_GRID_Y}"
-    needed = problem.operand_bytes + problem.output_bytes + POOL_BYTES
+    needed = memory_needed(problem)
     if needed > device.memory_bytes:
         return f"needs {needed} bytes of device memory, {device.product} has {device.memory_bytes}"
     return None

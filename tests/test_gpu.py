@@ -44,22 +44,43 @@ class Named(Template):
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuRunner]:
+def faulty_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faulty")
-    device = live.pick_device()
     table = folder / "table.cu"
     table.write_text(build.table_source(list(FAULTS)))
     library = folder / "faulty.so"
     sources = [table, Path(__file__).with_name("faulty_kernels.cu"), build.kernel_sources() / "harness.cu"]
-    arch = f"arch=compute_{device.arch},code=sm_{device.arch}"
+    code = live.pick_device().arch
+    arch = f"arch=compute_{code},code=sm_{code}"
     flags = [*build.FLAGS, "-gencode", arch, f"-I{build.kernel_sources()}", "-shared", "-cudart", "static"]
     tools = toolchain.find()
     subprocess.run([tools.nvcc, *flags, *tools.link_flags, *sources, "-o", library], check=True)
+    return library
+
+
+def open_faulty(library: Path, l2_multiple: float) -> GpuRunner:
+    device = live.pick_device()
     shapes = {"threadblock": (16, 16, 64), "warp": (16, 16, 64), "instruction": (16, 8, 32), "stages": 2}
     templates = [Named(dtype="s8", label=name, **shapes) for name in FAULTS]
     described = Library(name="faulty", arch=device.arch, file=library.name, sources="", versions={})
-    with GpuRunner(library, described, templates, 0, device, [SMALL, LARGE], seed=11) as runner:
+    problems = [SMALL, LARGE]
+    return GpuRunner(library, described, templates, 0, device, problems, seed=11, l2_multiple=l2_multiple)
+
+
+@pytest.fixture(scope="module")
+def faulty(faulty_library: Path) -> Iterator[GpuRunner]:
+    with open_faulty(faulty_library, 3.0) as runner:
         yield runner
+
+
+def test_stale_output_is_caught_where_slots_come_round(faulty_library: Path) -> None:
+    """Rings of two slots: a launch has operands and output of the last but one, whose product is still there."""
+    with open_faulty(faulty_library, 0.0) as runner:
+        stale = list(FAULTS).index("stale_later")
+        runner._lib.ta_forget_calls()
+        row = measure_problem(runner, LARGE, PROTOCOLS[0], [0, stale])[1]
+    assert row.status is Status.WRONG_RESULT
+    assert FAULTS["stale_later"] in row.reason
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
@@ -144,3 +165,14 @@ def test_host_delay_is_not_in_the_times() -> None:
             medians.append([float(np.median(row.elapsed_ns)) for row in rows])
     for before, after in zip(*medians, strict=True):
         assert abs(after - before) < 0.2 * before + 1_000  # 5 ms of delay would be 5,000,000
+
+
+@pytest.mark.parametrize("k", [64, 1024, 16384])
+def test_hot_samples_fill_their_time_and_candidates_share_the_number_of_launches(k: int) -> None:
+    device, space = live.pick_device(), load_space("paper9")
+    problem = Problem(dtype="s8", m=64, n=512, k=k)
+    with live.open_runner(device, space, "s8", None, [problem], seed=3) as runner:
+        rows = measure_problem(runner, problem, PROTOCOLS[1], range(len(runner.candidates)))
+    assert len({row.launches for row in rows}) == 1
+    fill_ns = PROTOCOLS[1].hot_fill_ns
+    assert rows[0].launches == PROTOCOLS[1].hot_max_launches or min(np.median(r.elapsed_ns) for r in rows) >= fill_ns

@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-#define TA_ABI_VERSION 1
+#define TA_ABI_VERSION 2
 
 // D[m, n] (s32, row-major) = A[m, k] (row-major) x B[k, n] (column-major); both operands are contiguous along k.
 struct ta_gemm {
@@ -45,7 +45,7 @@ struct ta_job {
   int candidates;
   const int* entry;        // [candidates] index into the library's table, -1: `external`
   const int* order;        // [rounds * candidates] a permutation of the candidates for each round
-  int64_t hot_fill_ns;
+  int64_t hot_fill_ns;     // hot: back-to-back launches of the fastest candidate fill this; all take as many
   int hot_max_launches;
   int64_t reference_macs;  // problems up to this size are also compared with a direct reference
   uint64_t seed;           // of the Freivalds weights
@@ -57,9 +57,4 @@ struct ta_results {
   int* launches;           // [candidates]
   int* outcome;            // [candidates] ta_outcome
   int64_t* detail;         // [candidates] first wrong row or element, or the CUDA error
-};
-
-struct ta_device_info {
-  int sm_count, cc_major, cc_minor;
-  int64_t l2_bytes, free_bytes;
 };

@@ -1,8 +1,8 @@
 // The measuring harness: operands, exactness, and device times of the library's templates, behind a plain C interface.
 //
 // Timing: the stream is held by a spinning kernel until a whole batch is enqueued, so host launch cost is not in any
-// interval; every sample lies between two events. Cold launches walk through rings of operands and outputs that are
-// longer than three times the L2, so what a launch touches was last touched that much traffic ago; nothing is flushed.
+// interval; every sample lies between two events. Cold launches walk through rings of operands and outputs; before a slice
+// comes round again, more than three times the L2 in other slices was touched. Nothing is flushed.
 #include "abi.h"
 #include "exact.cuh"
 
@@ -37,6 +37,7 @@ constexpr int64_t kAlign = 256;
 constexpr int64_t kGuardBytes = 4096;
 constexpr int kBatch = 384;      // enqueued operations a batch, well below the depth of a launch queue
 constexpr int kMaxWeights = 1 << 20;
+constexpr int kPilotLaunches = 5;
 constexpr int kThreads = 256;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -108,9 +109,9 @@ void open(Context& c, int ordinal, int64_t operand_bytes, int64_t output_bytes, 
   TA_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, ordinal));
   const int64_t ring = round_up(int64_t(l2 * l2_multiple), kAlign);
   TA_CHECK(cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking));
-  // A slice at most as large as `needed` always finds at least `ring` bytes of other slices since its last use.
-  c.operands.size = round_up(operand_bytes, kAlign) + 2 * kAlign + ring;
-  c.outputs.size = round_up(output_bytes + 2 * kGuardBytes, kAlign) + ring;
+  // Between two uses of a slice of s <= max bytes, at least size - 2 s >= `ring` bytes of other slices are handed out.
+  c.operands.size = 2 * (round_up(operand_bytes, kAlign) + 2 * kAlign) + ring;
+  c.outputs.size = 2 * round_up(output_bytes + 2 * kGuardBytes, kAlign) + ring;
   TA_CHECK(cudaMalloc(&c.operands.base, c.operands.size));
   TA_CHECK(cudaMalloc(&c.outputs.base, c.outputs.size));
   TA_CHECK(cudaMalloc(&c.weights, kMaxWeights * sizeof(uint64_t)));
@@ -293,28 +294,37 @@ class Measurement {
     TA_CHECK(cudaStreamSynchronize(c_.stream));
   }
 
-  // Hot samples fill at least hot_fill_ns: one launch of each candidate says how many launches that takes.
+  // Hot samples fill at least hot_fill_ns. All candidates take as many launches as the fastest needs, so that what an
+  // interval costs weighs on all alike. A pilot of a few launches says how many; the interval itself makes it look slow,
+  // hence the margin.
   void choose_launches() {
     std::vector<int64_t> pilot(j_.candidates, 0);
     Batch batch(c_);
     for (int i = 0; i < j_.candidates; ++i) {
       if (!alive(i)) continue;
-      if (batch.full(3)) batch.flush();
+      if (batch.full(kPilotLaunches + 2)) batch.flush();
       batch.start();
-      launch(i, hot_, hot_d_);
+      for (int repeat = 0; repeat < kPilotLaunches; ++repeat) launch(i, hot_, hot_d_);
       batch.stop(&pilot[i]);
-      batch.count(3);
+      batch.count(kPilotLaunches + 2);
     }
     batch.flush();
-    for (int i = 0; i < j_.candidates; ++i) {
-      int64_t needed = (j_.hot_fill_ns + std::max<int64_t>(pilot[i], 1) - 1) / std::max<int64_t>(pilot[i], 1);
-      out_.launches[i] = int(std::min<int64_t>(std::max<int64_t>(needed, 1), j_.hot_max_launches));
-    }
+    int64_t fastest = INT64_MAX;
+    for (int i = 0; i < j_.candidates; ++i)
+      if (alive(i)) fastest = std::min(fastest, std::max<int64_t>(pilot[i], 1));
+    const double launches = 1.1 * double(j_.hot_fill_ns) * kPilotLaunches / double(fastest);
+    for (int i = 0; i < j_.candidates; ++i)
+      out_.launches[i] = std::max(1, std::min(j_.hot_max_launches, int(launches) + 1));
   }
 
-  // Candidates take turns; in the last round the output of each one's last launch is checked after its end event.
+  // Candidates take turns; the output of each one's last launch is checked. Cold outputs that stay intact until then are
+  // checked after all samples, hot ones (all in one place) and large ones between samples, after the end event.
   bool time() {
     Batch batch(c_);
+    const int64_t slot = round_up(output_bytes_ + 2 * kGuardBytes, kAlign);
+    const bool defer = j_.cold && (j_.candidates + 1) * slot <= c_.outputs.size;
+    std::vector<Operands> last_in(j_.candidates);
+    std::vector<int32_t*> last_d(j_.candidates, nullptr);
     for (int turn = 0; turn < j_.rounds * j_.candidates; ++turn) {
       const int round = turn / j_.candidates, i = j_.order[turn];
       if (!alive(i)) continue;
@@ -323,23 +333,27 @@ class Measurement {
       if (batch.full(operations)) batch.flush();
       Operands in = j_.cold ? operands() : hot_;
       int32_t* d = j_.cold ? output() : hot_d_;
-      // Hot outputs hold the right values already: break one element a row, or the last check could not fail.
-      if (!j_.cold && last) spoil(d);
+      // The place may hold the right values already: break one element a row, or the last check could not fail.
+      if (last) spoil(d);
       batch.start();
       for (int repeat = 0; repeat < out_.launches[i]; ++repeat) launch(i, in, d);
       batch.stop(&out_.elapsed_ns[i * j_.rounds + round]);
-      if (last) {
-        if (j_.cold) expect(in);
-        check(d, c_.verdicts + j_.candidates + i);
-      }
+      if (last) last_in[i] = in, last_d[i] = d;
+      if (last && !defer) check_last(i, in, d);
       batch.count(operations);
     }
+    for (int i = 0; defer && i < j_.candidates; ++i)
+      if (alive(i)) check_last(i, last_in[i], last_d[i]);
     batch.flush();
     std::vector<Verdict> host(j_.candidates);
     read_verdicts(host, j_.candidates);
     for (int i = 0; i < j_.candidates; ++i)
       if (alive(i) && host[i].wrong_rows) out_.outcome[i] = TA_WRONG_AFTER, out_.detail[i] = int64_t(host[i].first);
     return !batch.expired();
+  }
+  void check_last(int i, const Operands& in, int32_t* d) {
+    if (j_.cold) expect(in);
+    check(d, c_.verdicts + j_.candidates + i);
   }
 
   Context& c_;
@@ -377,10 +391,6 @@ int ta_gpus() {
   return -1;
 }
 
-int ta_versions(int* driver, int* runtime) {
-  return cudaDriverGetVersion(driver) == cudaSuccess && cudaRuntimeGetVersion(runtime) == cudaSuccess ? 0 : -1;
-}
-
 // Sets memory aside for problems of at most operand_bytes (A and B) and output_bytes (D). Null on failure.
 void* ta_open(int ordinal, int64_t operand_bytes, int64_t output_bytes, double l2_multiple, uint64_t seed) {
   if (ta_gpus() < 0) return nullptr;
@@ -396,8 +406,6 @@ void* ta_open(int ordinal, int64_t operand_bytes, int64_t output_bytes, double l
 }
 
 void ta_close(void* context) { delete static_cast<Context*>(context); }
-
-void* ta_stream(void* context) { return static_cast<Context*>(context)->stream; }
 
 // 0: measured; 1: measured, but a hold expired, so repeat it; -1: the device failed, and this process must not go on.
 int ta_measure(void* context, const ta_job* job, const ta_results* results) {
