@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pynvml
 import pytest
 
-from tilearena.device import Telemetry, visible_devices
+from tilearena.device import Telemetry, summarise, visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.live import pick_device
 from tilearena.records import device_slug
@@ -161,7 +161,7 @@ def test_telemetry_summary_has_extremes_median_and_all_throttle_reasons(use_driv
         {"sm_clock_mhz": 1200, "power_w": 300.0, "throttle_reasons": 4},
         {"sm_clock_mhz": 1980, "throttle_reasons": 0},
     ]
-    summary = telemetry.summary()
+    summary = summarise(telemetry.samples)
     assert summary["n_samples"] == 3
     assert summary["sm_clock_mhz"] == {"min": 1200, "median": 1500, "max": 1980}
     assert (summary["power_w"]["min"], summary["power_w"]["max"]) == (200.0, 300.0)
@@ -173,7 +173,7 @@ def test_telemetry_without_nvml_has_no_samples(use_driver, no_nvml):
     use_driver(FakeDriver())
     telemetry = Telemetry(0)
     telemetry.sample()
-    assert telemetry.summary() == {"n_samples": 0, "throttle_reasons": 0}
+    assert summarise(telemetry.samples) == {"n_samples": 0, "throttle_reasons": 0}
 
 
 def test_slug_is_the_product_in_lower_case_with_dashes():

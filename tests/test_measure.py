@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilearena import __version__, dataset, measure
-from tilearena.errors import MeasureError
+from tilearena.errors import DeviceFailedError, MeasureError
 from tilearena.measure import Session, measure_problem, noise_floor, record, turns
 from tilearena.records import Measurement, Problem, Protocol, Status
 from tilearena.replay import ReplayRunner
@@ -107,14 +107,14 @@ def test_record_of_a_replay_has_the_rows_of_the_recording(session, quick, tmp_pa
 
 
 def test_header_says_what_was_measured_and_how(session, quick, tmp_path):
-    header = record(session, ReplayRunner(quick), tmp_path / "r.parquet", empty_interval_ns=1300.0)
+    header = record(session, ReplayRunner(quick), tmp_path / "r.parquet")
     same = ("op", "spec", "spec_fingerprint", "space", "space_fingerprint", "dtype", "bit_op", "protocol", "device")
     for name in (*same, "support", "candidates", "default"):
         assert getattr(header, name) == getattr(quick.header, name), name
-    assert header.session != quick.header.session
+    assert not set(header.sessions) & set(quick.header.sessions)
     assert header.started_at > quick.header.started_at
     assert header.versions == quick.header.versions | {"tilearena": __version__}
-    assert header.empty_interval_ns == 1300.0
+    assert header.empty_interval_ns == quick.header.empty_interval_ns
     assert header.noise_floor == noise_floor(dataset.read(tmp_path / "r.parquet"))
 
 
@@ -137,15 +137,60 @@ def test_interrupted_session_goes_on_where_it_stopped(session, quick, tmp_path, 
         record(session, Breaking(quick, breaks_at=7), path)
     assert not path.exists()
     (parts,) = tmp_path.iterdir()
-    assert sorted(p.name for p in parts.iterdir()) == ["00000.parquet", "00001.parquet", "header.json"]
+    assert sorted(p.name for p in parts.iterdir()) == ["00000.parquet", "00001.parquet", "header.json", "lock"]
     begun = json.loads((parts / "header.json").read_text())
     runner = Breaking(quick)
     header = record(session, runner, path)
     assert runner.asked == list(session.problems[7:])
-    assert (header.session, header.started_at) == (begun["session"], begun["started_at"])
+    assert header.started_at == begun["started_at"]
+    assert header.sessions[0] == begun["sessions"][0]
+    assert len(set(header.sessions)) == 2
     keys = row_keys(dataset.read(path).rows)
     assert keys == [(p.m, p.n, p.k, c) for p in session.problems for c in range(10)]
     assert not parts.exists()
+
+
+def test_device_that_fails_at_a_problem_leaves_failed_rows_and_the_next_run_goes_on(session, quick, tmp_path):
+    class Faulting(Breaking):
+        def measure(self, problem, protocol, which, order):
+            if problem == session.problems[5]:
+                raise DeviceFailedError("the GPU failed at 1x2x3 s8: an illegal address")
+            return super().measure(problem, protocol, which, order)
+
+    path = tmp_path / "r.parquet"
+    with pytest.raises(DeviceFailedError, match="illegal address"):
+        record(session, Faulting(quick), path)
+    record(session, Faulting(quick), path)
+    recording = dataset.read(path)
+    failed = [row for row in recording.rows.to_pylist() if row["status"] != "ok"]
+    bad = session.problems[5]
+    assert {(row["m"], row["n"], row["k"], row["status"]) for row in failed} == {(bad.m, bad.n, bad.k, "launch_failed")}
+    assert len(failed) == 10
+    assert failed[0]["reason"].endswith("an illegal address")
+    assert len(row_keys(recording.rows)) == 120
+
+
+def test_two_processes_do_not_share_parts(session, quick, tmp_path):
+    path = tmp_path / "r.parquet"
+
+    class Nested(Breaking):
+        def measure(self, problem, protocol, which, order):
+            with pytest.raises(MeasureError, match=r"another process is measuring into .*; wait for it"):
+                record(session, Breaking(quick), path)
+            return super().measure(problem, protocol, which, order)
+
+    record(session, Nested(quick), path)
+    assert len(row_keys(dataset.read(path).rows)) == 120
+
+
+def test_run_that_does_not_resume_measures_everything_again(session, quick, tmp_path):
+    path = tmp_path / "r.parquet"
+    with pytest.raises(MeasureError):
+        record(session, Breaking(quick, breaks_at=2), path)
+    runner = Breaking(quick)
+    header = record(session, runner, path, resume=False)
+    assert runner.asked == list(session.problems)
+    assert len(header.sessions) == 1
 
 
 def test_session_of_another_card_does_not_take_the_parts(session, quick, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from tilearena import runner as runners
 from tilearena.build import BuildFailure, Library
 from tilearena.dataset import Candidate
-from tilearena.errors import MeasureError, NoGpuError
+from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError
 from tilearena.measure import measure_problem
 from tilearena.records import Problem, Protocol, Status
 from tilearena.runner import GpuRunner, load_library
@@ -189,7 +189,7 @@ def test_hold_that_expired_is_repeated_three_times_at_most(open_runner):
 
 def test_device_that_failed_stops_the_measuring(open_runner):
     runner, library = open_runner(FakeLibrary([t.id for t in TEMPLATES], codes=[-1]))
-    with pytest.raises(MeasureError, match="the GPU failed at Problem"):
+    with pytest.raises(DeviceFailedError, match="the GPU failed at 77x104x208 s8"):
         measure_problem(runner, PROBLEM, COLD, [0])
     assert len(library.jobs) == 1
 
@@ -213,6 +213,9 @@ def test_vendor_is_a_candidate_without_a_template_and_its_exception_is_a_failed_
     measure_problem(runner, PROBLEM, COLD, [0, 10])
     assert library.jobs[0]["entries"] == [entry_of(0), -1]
     assert runner._external(ctypes.c_void_p(1), None, None, 1, 2, 3, None) == 2
+    library.outcomes = {-1: (2, 0)}
+    row = measure_problem(runner, PROBLEM, COLD, [0, 10])[1]
+    assert (row.status, row.reason) == (Status.LAUNCH_FAILED, "the vendor's call failed: cuBLAS is missing")
 
 
 def test_file_that_is_no_kernel_library_is_refused(tmp_path):
