@@ -4,8 +4,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from tilearena.dataset import Floats, Ints, Table, Task
+from tilearena.figures import log_slowdown, measured
 from tilearena.plugins import Declined
-from tilearena.predictors.features import log_slowdown
 
 
 class Nearest:
@@ -20,11 +20,11 @@ class Nearest:
         Raises:
             Declined: no training problem has a time.
         """
-        measured = np.isfinite(train.time_ns).any(axis=1)
-        if not measured.any():
+        train = train.take(measured(train))
+        if not len(train.problems):
             raise Declined("nearest needs at least one measured training problem")
-        self._slowdown = log_slowdown(train.time_ns[measured])
-        self._tree = cKDTree(np.log2(train.problems[measured]))
+        self._slowdown = log_slowdown(train.time_ns)
+        self._tree = cKDTree(np.log2(train.problems))
 
     def costs(self, problems: Ints, task: Task) -> Floats:
         """Float64 [P, T]: log(t / fastest) of each template on the neighbour."""

@@ -9,9 +9,9 @@ import streamlit as st
 
 from tilearena import dataset
 from tilearena.dataset import Recording
-from tilearena.errors import TilearenaError
 from tilearena.leaderboard import charts, table
 from tilearena.leaderboard.table import Board, Row, View
+from tilearena.root import recorded
 from tilearena.submission import folder
 
 MAIN = ("device", "spec", "dtype", "protocol", "split")
@@ -27,9 +27,9 @@ MEANING = {
 Stamp = tuple[tuple[str, int], ...]
 
 
-@st.cache_data(show_spinner="Reading submissions")
-def _board(root: Path, stamp: Stamp) -> Board:
-    return table.load(root)
+@st.cache_data(show_spinner="Reading submissions and recomputing their figures")
+def _board(submissions: Path, root: Path, stamp: Stamp) -> Board:
+    return table.load(submissions, root)
 
 
 @st.cache_data(show_spinner="Reading the recording", max_entries=8)
@@ -48,7 +48,7 @@ def main(root: Path, submissions: Path) -> None:
     st.set_page_config(page_title="tilearena", page_icon=":material/grid_on:", layout="wide")
     st.title("tilearena")
     st.markdown("Which CUTLASS tile and how many stages? Predictors for low-bit GEMM, judged by measured times.")
-    board = _board(submissions, _stamp(table.submission_paths(submissions)))
+    board = _board(submissions, root, _stamp([*table.submission_paths(submissions), *recorded(root)]))
     _refused(board)
     if not board.rows:
         st.info(f"No submission below {folder(submissions)}: `tilearena bench` or `tilearena submit` writes some.")
@@ -63,12 +63,7 @@ def main(root: Path, submissions: Path) -> None:
     _headline(rows)
     _ranking(rows)
     path = table.recording_path(root, view)
-    try:
-        recording = _recording(path, _stamp([path]))
-        _charts(submissions, rows, view, recording)
-    except TilearenaError as error:
-        st.error("The recording cannot be shown, so there are no charts.")
-        st.text(str(error))
+    _charts(submissions, rows, view, _recording(path, _stamp([path])))
 
 
 def _refused(board: Board) -> None:
@@ -128,32 +123,29 @@ def _ranking(rows: list[Row]) -> None:
         if row["status"] != "ok":
             st.text(f"{row['predictor']} {row['version']} failed: {row['reason']}")
     st.caption(
-        "Ordered by top2, then by regret_mean; baselines have no place. Figures are as submitted: tilearena check "
-        "recomputes them from the picks. Verified means refitted by the referee, and no row is yet."
+        "Ordered by top2, then by regret_mean; baselines have no place. Figures follow from the submitted picks and "
+        "the recording; the picks were not refitted, so no row is verified. tilearena check recomputes the intervals."
     )
 
 
 def _charts(submissions: Path, rows: list[Row], view: View, recording: Recording) -> None:
     _provenance(view, recording)
     drawn = [row for row in rows if row["status"] == "ok"]
-    picks = {f"{row['predictor']} {row['version']}": table.picks_of(submissions, row, recording) for row in drawn}
-    current = {name: p for name, p in picks.items() if p is not None}
-    for name in sorted(picks.keys() - current.keys()):
-        st.text(f"{name} was judged by another recording than the one here, so it is not drawn.")
-    if not current:
+    picks = {f"{row['predictor']} {row['version']}": table.picks_of(submissions, row) for row in drawn}
+    if not picks:
         return
     st.subheader("Regret", anchor=False)
-    regrets = {name: table.regrets(recording.table, p) for name, p in current.items()}
-    style = charts.predictor_style([name.split(" ")[0] for name in current])
+    regrets = {name: table.regrets(recording.table, p) for name, p in picks.items()}
+    style = charts.predictor_style([name.split(" ")[0] for name in picks])
     st.plotly_chart(charts.regret_ecdf(regrets, style), config={"displaylogo": False}, key="ecdf")
     st.subheader("Best template by M and N", anchor=False)
     left, right = st.columns(2)
     choices = table.k_choices(recording.table.problems)
     k = left.select_slider("K, to the nearest power of two", choices, value=choices[len(choices) // 2])
-    names = list(current)
-    first = next((i for i, name in enumerate(names) if name.split(" ")[0] not in table.BASELINES), 0)
+    names = list(picks)
+    first = next((i for i, row in enumerate(drawn) if not row["baseline"]), 0)
     picker = right.selectbox("beside the picks of", names, index=first)
-    chosen = table.slice_at(recording.table, current[picker], k)
+    chosen = table.slice_at(recording.table, picks[picker], k)
     labels = [template.label for template in recording.table.task.templates]
     st.plotly_chart(charts.template_map(chosen, labels, picker), config={"displaylogo": False}, key="map")
     st.caption(f"{len(chosen.problems)} problems. A colour is a tile, its shade and shape the stages.")

@@ -1,24 +1,29 @@
-"""A folder of submissions -> rows, rankings, and what the charts show. Pure but for reading files."""
+"""A folder of submissions -> rows, rankings, and what the charts show. Pure but for reading files.
+
+A figure that does not follow from its picks and the recording is no row. That does not make the picks honest: verified
+means refitted, and no row is marked so.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilearena import dataset
-from tilearena.dataset import Floats, Ints, Recording, Table
+from tilearena import dataset, plugins
+from tilearena.check import Finding, open_sources, verify
+from tilearena.dataset import Floats, Ints, Table
 from tilearena.errors import SubmissionError
-from tilearena.figures import picked
+from tilearena.figures import measured, picked
+from tilearena.judge import Sources
 from tilearena.records import Record
+from tilearena.score import Key
 from tilearena.submission import Submission, folder, read
 
 Row = dict[str, Any]
-
-#: What anything must beat; shown in the ranking without a place of their own.
-BASELINES = ("oracle", "nearest", "constant", "default")
 
 
 class View(Record):
@@ -36,7 +41,7 @@ class View(Record):
 
 @dataclass(frozen=True)
 class Board:
-    """All results below a root, and one sentence for each submission that cannot be read."""
+    """All results below a root that hold, and one sentence for each submission that does not or cannot be read."""
 
     rows: list[Row]
     refused: list[str]
@@ -57,16 +62,38 @@ def submission_paths(root: Path) -> list[Path]:
     return sorted(folder(root).glob("*/*/*/*.json"))
 
 
-def load(root: Path) -> Board:
-    """Read every submission below ``root``; none is recomputed here, that is what ``tilearena check`` does."""
+def load(root: Path, recordings: Path) -> Board:
+    """Read every submission below ``root`` and recompute its figures by the recordings below ``recordings``.
+
+    Intervals are as claimed, since they take a bootstrap; ``tilearena check`` recomputes them too.
+    """
+
+    @cache
+    def opened(key: Key) -> Sources:
+        return open_sources(recordings, key)
+
+    def sources_of(key: Key) -> Sources:
+        return opened(key.model_copy(update={"predictor": "any", "version": "any"}))
+
     rows: list[Row] = []
     refused: list[str] = []
     for path in submission_paths(root):
         try:
-            rows += _rows(root, read(path))
+            submission = read(path)
+            findings = verify(submission, sources_of, quick=True)
         except SubmissionError as error:
             refused.append(str(error))
+            continue
+        if findings:
+            refused.append(_sentence(findings))
+        else:
+            rows += _rows(root, submission)
     return Board(rows, refused)
+
+
+def _sentence(findings: Sequence[Finding]) -> str:
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"{findings[0]}{more}"
 
 
 def _rows(root: Path, submission: Submission) -> list[Row]:
@@ -77,7 +104,6 @@ def _rows(root: Path, submission: Submission) -> list[Row]:
             **result.figures,
             "status": result.status,
             "reason": result.reason,
-            "recording": result.fingerprints.test,
             "submitter": manifest.submitter,
             "created_at": manifest.created_at.isoformat(),
             "path": submission.path.relative_to(root).as_posix(),
@@ -97,11 +123,11 @@ def ranking(rows: Iterable[Row], view: View) -> list[Row]:
 
     Adds ``baseline`` and ``place``: 1, 2, ... for predictors, None for baselines and failures.
     """
-    wanted = view.model_dump().items()
+    wanted, baselines = view.model_dump().items(), plugins.baselines()
     chosen = sorted((row for row in rows if wanted <= row.items()), key=_order)
     ranked, place = [], 0
     for row in chosen:
-        baseline = row["predictor"] in BASELINES
+        baseline = row["predictor"] in baselines
         counts = row["status"] == "ok" and not baseline
         place += counts
         ranked.append({**row, "baseline": baseline, "place": place if counts else None})
@@ -119,21 +145,17 @@ def recording_path(root: Path, view: View) -> Path:
     return dataset.find_path(root, view.device, view.spec, view.space, view.dtype, view.protocol, view.op)
 
 
-def picks_of(root: Path, row: Row, recording: Recording) -> Ints | None:
-    """The picks of a row loaded from ``root``: int64 [P, 8], or None if made for another recording."""
-    if row["recording"] != recording.header.fingerprint:
-        return None
-    picks = read(root / row["path"]).picks[row["result"]]
-    n_problems, n_templates = recording.table.time_ns.shape
-    return picks if len(picks) == n_problems and picks.max() < n_templates else None
+def picks_of(root: Path, row: Row) -> Ints:
+    """The picks of a row loaded from ``root``: int64 [P, 8]."""
+    return read(root / row["path"]).picks[row["result"]]
 
 
 def regrets(table: Table, picks: Ints) -> Floats:
     """t(pick)/t(best) - 1 of the first of ``picks`` [P, R]: [P], NaN where no template is feasible."""
-    measured = np.isfinite(table.time_ns).any(axis=1)
+    rows = measured(table)
     regret = np.full(len(picks), np.nan)
-    time_ns = table.time_ns[measured]
-    regret[measured] = picked(time_ns, picks[measured, :1])[0][:, 0] / time_ns.min(axis=1) - 1
+    time_ns = table.time_ns[rows]
+    regret[rows] = picked(time_ns, picks[rows, :1])[0][:, 0] / time_ns.min(axis=1) - 1
     return regret
 
 
@@ -150,7 +172,7 @@ def k_band(problems: Ints, k: int) -> npt.NDArray[np.bool_]:
 
 def slice_at(table: Table, picks: Ints, k: int) -> Slice:
     """The measured problems around ``k``: what was best there and what ``picks`` [P, R] put first."""
-    rows = np.flatnonzero(k_band(table.problems, k) & np.isfinite(table.time_ns).any(axis=1))
+    rows = np.flatnonzero(k_band(table.problems, k) & measured(table))
     labels = [template.label for template in table.task.templates]
 
     def named(indices: Sequence[int] | Ints) -> list[str]:

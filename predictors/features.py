@@ -171,16 +171,3 @@ def features(problems: Ints, task: Task) -> npt.NDArray[np.float32]:
     ]
     shape = (len(problems), len(task.templates))
     return np.stack([np.broadcast_to(c, shape) for c in columns], axis=-1, dtype=np.float32)
-
-
-def log_slowdown(time_ns: Floats) -> Floats:
-    """log(t / fastest) of each template, float64 [P, T]; a failed one counts as the slowest that worked.
-
-    Rows where no template worked are zero.
-    """
-    worked = np.isfinite(time_ns)
-    log_t = np.log(np.where(worked, time_ns, 1.0))
-    fastest = np.where(worked, log_t, np.inf).min(axis=1, keepdims=True)
-    slowest = np.where(worked, log_t, -np.inf).max(axis=1, keepdims=True)
-    relative = np.where(worked, log_t, slowest) - fastest
-    return np.where(worked.any(axis=1, keepdims=True), relative, 0.0)

@@ -7,8 +7,9 @@ import lightgbm as lgb
 import numpy as np
 
 from tilearena.dataset import Floats, Ints, Table, Task
+from tilearena.figures import log_slowdown, measured
 from tilearena.plugins import Declined
-from tilearena.predictors.features import features, log_slowdown
+from tilearena.predictors.features import features
 
 MIN_PROBLEMS = 10
 PARAMETERS = {
@@ -40,12 +41,12 @@ class Gbdt:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        measured = np.isfinite(train.time_ns).any(axis=1)
-        n_problems = int(measured.sum())
+        train = train.take(measured(train))
+        n_problems = len(train.problems)
         if n_problems < MIN_PROBLEMS:
             raise Declined(f"gbdt needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
-        x = features(train.problems[measured], train.task)
-        y = np.sqrt(log_slowdown(train.time_ns[measured]))
+        x = features(train.problems, train.task)
+        y = np.sqrt(log_slowdown(train.time_ns))
         held_out = np.random.default_rng(seed).permutation(n_problems) < HELD_OUT * n_problems
         parameters = PARAMETERS | {"seed": seed}
         early = lgb.train(

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 
 from tilearena.dataset import Floats, Ints, Table, Task
+from tilearena.figures import measured
 from tilearena.plugins import Declined
 
 HIDDEN = (128, 128, 128)
@@ -109,15 +110,15 @@ class Mlp:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        measured = np.isfinite(train.time_ns).any(axis=1)
-        n_problems = int(measured.sum())
+        train = train.take(measured(train))
+        n_problems = len(train.problems)
         if n_problems < MIN_PROBLEMS:
             raise Declined(f"mlp needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
-        raw = inputs(train.problems[measured], train.task)
+        raw = inputs(train.problems, train.task)
         self._mean, spread = raw.mean(axis=0), raw.std(axis=0)
         self._spread = np.where(spread > 0, spread, 1.0)
         x = (raw - self._mean) / self._spread
-        label = train.time_ns[measured].argmin(axis=1)
+        label = train.time_ns.argmin(axis=1)
         order = np.random.default_rng(seed).permutation(n_problems)
         held, kept = np.split(order, [round(HELD_OUT * n_problems)])
         n_templates = train.time_ns.shape[1]

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -14,10 +15,12 @@ from tilearena.baselines.cublaslt import NAME as VENDOR
 from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.bench_live import LiveResult
 from tilearena.bench_timings import Kernel, Subjects, timed_predictors
-from tilearena.errors import NoGpuError
+from tilearena.device import Telemetry
+from tilearena.errors import MeasureError, NoGpuError
 from tilearena.evaluate import Subject, evaluate
 from tilearena.judge import Sources
 from tilearena.measure import Session
+from tilearena.plugins import PRIVILEGED
 from tilearena.progress import progress_bar
 from tilearena.records import Device, Dtype, ProtocolName
 from tilearena.report import failures, live_table, score_table
@@ -45,8 +48,16 @@ class Options:
     time_limit_s: float
 
 
-def replay(options: Options, device: str, specs: Sequence[str], console: Console) -> bool:
-    """Train and score all predictors on the recordings of ``device``; True if nothing failed."""
+@dataclass(frozen=True)
+class Outcome:
+    """A flat row for each score, of JSON's types, and whether nothing failed."""
+
+    rows: list[dict[str, Any]]
+    good: bool
+
+
+def replay(options: Options, device: str, specs: Sequence[str], console: Console) -> Outcome:
+    """Train and score all predictors on the recordings of ``device``."""
     scored: list[Scored] = []
     for spec in specs:
         for dtype in load_workload(spec).dtypes:
@@ -71,7 +82,7 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
     _print_failures(console, [s.score for s in scored])
     console.print(f"{len(paths)} submissions are below {submission.folder(options.out)}; to browse them:")
     console.print(f"  tilearena board --root {options.data} --submissions {options.out}", soft_wrap=True)
-    return good and all(s.score.status == "ok" for s in scored)
+    return Outcome([s.score.flat() for s in scored], good and all(s.score.status == "ok" for s in scored))
 
 
 def _print_failures(console: Console, scores: Sequence[Score]) -> None:
@@ -95,6 +106,7 @@ class Gpu:
 
     def __init__(self, device: Device, space: str, console: Console) -> None:
         self.device, self.space = device, load_space(space)
+        self.telemetry: Telemetry | None = Telemetry(0)
         self.vendor: TorchIntMm | None = None
         try:
             self.vendor = TorchIntMm()
@@ -118,30 +130,39 @@ class Gpu:
             )
 
 
-def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> bool:
-    """Measure ``spec`` here, fix the picks, time them afresh; True if nothing failed."""
+def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
+    """Measure ``spec`` here, fix the picks, time them afresh."""
     workload = load_workload(spec)
     results: list[LiveResult] = []
     kernels: list[Kernel] = []
+    failed: list[Dtype] = []
     sessions: dict[Dtype, Session] = {}
     for dtype in workload.dtypes:
         protocol = workload.protocol(options.protocol, dtype)
         session = Session(workload, gpu.space, workload.problems_for(dtype), protocol)
         session = bench_live.session_for(options.data, gpu.device.slug, session)
-        with progress_bar(f"{session.workload.name} {dtype}") as progress:
-            found = bench_live.bench_dtype(
-                options.data,
-                options.out,
-                session,
-                gpu,
-                options.predictors,
-                seed=options.seed,
-                time_limit_s=options.time_limit_s,
-                progress=progress,
-            )
+        try:
+            with progress_bar(f"{session.workload.name} {dtype}") as progress:
+                found = bench_live.bench_dtype(
+                    options.data,
+                    options.out,
+                    session,
+                    gpu,
+                    options.predictors,
+                    telemetry=gpu.telemetry,
+                    seed=options.seed,
+                    time_limit_s=options.time_limit_s,
+                    progress=progress,
+                )
+        except MeasureError as error:  # the other dtypes may still be measured, or are already
+            console.print(f"failed: {dtype}: {error}", style="red", markup=False)
+            failed.append(dtype)
+            continue
         results += found
         sessions[dtype] = session
         kernels += timed_kernels(session, found)
+    if not results:
+        return Outcome([], good=False)
     device = gpu.device
     title = f"{device.product}, driver {device.driver}, measured {datetime.now(UTC):%Y-%m-%d}, {options.protocol} L2"
     subjects = Subjects(
@@ -152,13 +173,14 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> bool:
     _print_failures(console, [r.first for r in results])
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
-    return good and all(r.first.status == "ok" for r in results)
+    rows = [r.flat() | {"vendor": VENDOR if r.vendor_problems else None} for r in results]
+    return Outcome(rows, good and not failed and all(r.first.status == "ok" for r in results))
 
 
 def timed_kernels(session: Session, found: Sequence[LiveResult]) -> list[Kernel]:
     """The default and the pick of the best predictor, on some problems of one dtype."""
     best = max(
-        (r for r in found if r.first.status == "ok" and r.prediction.name != "oracle"),
+        (r for r in found if r.first.status == "ok" and r.prediction.name != PRIVILEGED),
         key=lambda r: r.fresh.figures["speedup_geomean"].value or 0.0,
         default=None,
     )

@@ -4,14 +4,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tilearena import dataset, predict
 from tilearena.dataset import Floats, Ints, Recording, Table
+from tilearena.device import Telemetry
 from tilearena.errors import RecordingError
 from tilearena.measure import Progress, Session, measure_problem, record, warm_up
+from tilearena.plugins import PRIVILEGED
 from tilearena.predict import Prediction
 from tilearena.records import Status
 from tilearena.runner import Runner
@@ -47,6 +49,18 @@ class LiveResult:
     vendor_speedup: float | None
     vendor_problems: int
 
+    def flat(self) -> dict[str, Any]:
+        """The first pass as `Score.flat` gives it, ``trained``, and the speedups of the fresh run."""
+        fresh = self.fresh.figures["speedup_geomean"]
+        return self.first.flat() | {
+            "trained": self.trained,
+            "fresh_speedup_geomean": fresh.value,
+            "fresh_speedup_geomean_lo": fresh.lo,
+            "fresh_speedup_geomean_hi": fresh.hi,
+            "vendor_speedup_geomean": self.vendor_speedup,
+            "vendor_problems": self.vendor_problems,
+        }
+
 
 def session_for(data: Path, slug: str, session: Session) -> Session:
     """``session``, or a few hundred problems of `MODELS_TRAIN_SPEC` where this card has no recording to train on.
@@ -69,6 +83,7 @@ def bench_dtype(
     open_runner: Open,
     predictors: Sequence[str],
     *,
+    telemetry: Telemetry | None = None,
     seed: int = 0,
     time_limit_s: float = 300.0,
     progress: Progress = lambda done, total, label: None,
@@ -81,12 +96,14 @@ def bench_dtype(
         session: what to measure.
         open_runner: opens the GPU.
         predictors: names; the privileged oracle is judged by the first pass that it was given.
+        telemetry: of the card.
         seed: of fits and splits.
         time_limit_s: of one predictor.
         progress: callback.
     """
     with open_runner(session) as runner:
-        header = record(session, runner, dataset.path_for(out, session.header(runner)), progress=progress)
+        path = dataset.path_for(out, session.header(runner))
+        header = record(session, runner, path, telemetry=telemetry, resume=False, progress=progress)
         first = dataset.read(dataset.path_for(out, header))
         found = _predict(data, session, first, predictors, seed, time_limit_s, progress)
         fresh, vendor_ns = fresh_run(runner, session, first, [prediction.picks for _, prediction in found], progress)
@@ -103,7 +120,7 @@ def fresh_run(
     vendor = next((i for i, c in enumerate(runner.candidates) if c.origin == "vendor"), None)
     time_ns = np.full(first.table.time_ns.shape, np.inf)
     vendor_ns = np.full(len(time_ns), np.inf)
-    # another order of launches and other operands than the first pass had
+    # another order of launches than the first pass had, and by now other slices of the random operands
     protocol = session.protocol.model_copy(update={"seed": session.protocol.seed + 1})
     warm_up(runner, session.problems[0], protocol)
     for p, problem in enumerate(session.problems):
@@ -144,12 +161,12 @@ def _predict(
     found: list[tuple[Trained, Prediction]] = []
     for done, name in enumerate(predictors):
         progress(done, len(predictors), name)
-        if home is None or name == "oracle":
+        if home is None or name == PRIVILEGED:
             folds = plan("random", session.workload.name, table, seed=seed)
             prediction = predict.cross_fit(name, folds, table, seed=seed, time_limit_s=time_limit_s)
-            found.append(("first pass" if name == "oracle" else "cross-validated", prediction))
+            found.append(("first pass" if name == PRIVILEGED else "cross-validated", prediction))
         train = home if home is not None else away
-        if train is not None and name != "oracle":
+        if train is not None and name != PRIVILEGED:
             rows, _ = models_split(train, table)
             prediction = predict.fit_predict(
                 name, train.take(rows), table.problems, table.task, seed=seed, time_limit_s=time_limit_s

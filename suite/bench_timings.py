@@ -18,7 +18,6 @@ from tilearena.bench_live import Open
 from tilearena.dataset import Table
 from tilearena.errors import MeasureError
 from tilearena.measure import Session, measure_problem
-from tilearena.predict import PRIVILEGED
 from tilearena.records import Dtype, Problem, Protocol, Status
 from tilearena.runner import Runner
 from tilearena.score import Key, rank, score
@@ -109,11 +108,11 @@ def run(subjects: Subjects, storage: Path, name: str) -> bool:
         f"--rootdir={Path(__file__).parent}",
     ]
     # what is meant for another pytest around this one, e.g. xdist's, is not for this
-    for name_ in [name_ for name_ in os.environ if name_.startswith("PYTEST_")]:
-        del os.environ[name_]
+    outer = {variable: os.environ.pop(variable) for variable in list(os.environ) if variable.startswith("PYTEST_")}
     try:
         return pytest.main([__file__, *flags], plugins=[subjects]) == 0
     finally:
+        os.environ.update(outer)
         subjects.close()
 
 
@@ -150,5 +149,4 @@ def test_kernel(benchmark: Any, kernel: Kernel, subjects: Subjects) -> None:
 
 def timed_predictors(names: Sequence[str]) -> list[str]:
     """Those whose ranking can be timed in this process: installed with tilearena, and not given the answers."""
-    points = plugins.discover()
-    return [n for n in names if points[n].module.startswith("tilearena.") and points[n].module != PRIVILEGED[1]]
+    return [n for n in names if plugins.find(n).module.startswith("tilearena.") and n != plugins.PRIVILEGED]

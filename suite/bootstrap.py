@@ -18,20 +18,23 @@ _CHUNK = 1 << 21
 Estimator = Callable[[Floats], dict[str, Floats]]
 
 
-def bootstrap(estimate: Estimator, groups: Ints, seed: int) -> dict[str, tuple[float, float, float]]:
+def bootstrap(
+    estimate: Estimator, groups: Ints, seed: int, n_resamples: int = N_RESAMPLES
+) -> dict[str, tuple[float, float, float]]:
     """Value and 95 % interval of every figure; NaN where it is undefined.
 
     Args:
         estimate: takes weights float64 [B, P] and returns each figure as float64 [B].
         groups: labels int64 [P]; each resample draws as many groups as there are, whole, with replacement.
         seed: of PCG64.
+        n_resamples: 0 leaves every interval undefined.
 
     A resample that leaves a figure undefined (NaN) does not count in that figure's interval.
     """
     values = estimate(np.ones((1, len(groups))))
-    chunks = [estimate(weights) for weights in _resamples(groups, seed)]
+    chunks = [estimate(weights) for weights in _resamples(groups, seed, n_resamples)]
     return {
-        name: (float(value[0]), *_interval(np.concatenate([chunk[name] for chunk in chunks])))
+        name: (float(value[0]), *_interval(np.concatenate([value[:0], *(chunk[name] for chunk in chunks)])))
         for name, value in values.items()
     }
 
@@ -72,14 +75,14 @@ def weighted_quantiles(weights: Floats, values: Floats, q: tuple[float, ...]) ->
     return quantiles
 
 
-def _resamples(groups: Ints, seed: int) -> Iterator[Floats]:
-    """Weights [b, P] of ``N_RESAMPLES`` resamples in chunks; their values do not depend on the chunk size."""
+def _resamples(groups: Ints, seed: int, n_resamples: int) -> Iterator[Floats]:
+    """Weights [b, P] of ``n_resamples`` resamples in chunks; their values do not depend on the chunk size."""
     labels, group = np.unique(groups, return_inverse=True)
     n_groups = len(labels)
     bits = np.random.PCG64(seed)
     step = max(1, _CHUNK // max(1, len(groups)))
-    for start in range(0, N_RESAMPLES, step):
-        n = min(step, N_RESAMPLES - start)
+    for start in range(0, n_resamples, step):
+        n = min(step, n_resamples - start)
         # raw bits rather than Generator.integers: only the former's stream is fixed for all numpy versions
         drawn = ((bits.random_raw(n * n_groups) >> np.uint64(32)) * np.uint64(n_groups)) >> np.uint64(32)
         cell = drawn.astype(np.int64) + np.repeat(np.arange(n), n_groups) * n_groups

@@ -7,6 +7,7 @@ version, compiler, flags. Failures are cached and reported like successes; a fil
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -27,7 +28,9 @@ ARCHES = (80, 86, 89, 90)
 FLAGS = ("-O3", "-std=c++17", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC")
 ELEMENT = {"s8": "int8_t", "s4": "cutlass::int4b_t", "b1": "cutlass::uint1b_t"}
 OPERATOR = {None: "OpMultiplyAddSaturate", "and": "OpAndPopc", "xor": "OpXorPopc"}
-# A compiler that ran out of space, or whose stages were killed, says nothing about the template: not cached.
+# What a compiler says of a template: an error at a line, or one of ptxas. All else (no temporary folder, no memory, no
+# space, a stage that was killed) is the machine's and may pass: not cached.
+LASTING = re.compile(r"\(\d+\): error|:\d+: error|ptxas error")
 PASSING = ("No space left", "died due to signal")
 
 Progress = Callable[[int, int, str], None]
@@ -175,10 +178,14 @@ def _compile_all(
     results: dict[str, str] = {}
     with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(_compile, unit, arch, cache, tools): unit for unit in units}
-        for done, future in enumerate(as_completed(futures), start=1):
-            unit = futures[future]
-            results[unit.key] = future.result()
-            progress(done, len(units), unit.label)
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                unit = futures[future]
+                results[unit.key] = future.result()
+                progress(done, len(units), unit.label)
+        except BaseException:  # Ctrl-C or a full disk: what has not begun never will
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return results
 
 
@@ -201,7 +208,7 @@ def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
             scratch.replace(target)
             return ""
         reason = _first_error(done.stderr) if done.returncode > 0 else f"nvcc was killed by signal {-done.returncode}"
-        if done.returncode > 0 and not any(passing in done.stderr for passing in PASSING):
+        if LASTING.search(done.stderr) and not any(passing in done.stderr for passing in PASSING):
             _write_atomically(failed, json.dumps({"id": unit.label, "reason": reason}))
         return reason
     finally:

@@ -3,9 +3,11 @@
 Figures that follow from the picks are right, but that does not make the picks honest: only a refit verifies them.
 """
 
+import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,16 @@ import numpy as np
 from tilearena.dataset import Ints
 from tilearena.errors import PredictorError, RecordingError, SpecError, SubmissionError
 from tilearena.judge import Sources, judge
-from tilearena.manifest import Fingerprints, Result
+from tilearena.manifest import SEED, Fingerprints, Result
+from tilearena.plugins import PRIVILEGED
 from tilearena.score import Key, Score, constant_pick
 from tilearena.splits import plan
-from tilearena.submission import path_for, read
+from tilearena.submission import Submission, path_for, read
 
 #: A time on the submitter's machine does not follow from the picks: it is checked for being a time, no more.
 NOT_RECOMPUTED = ("predict_us",)
 #: Sums may be ordered differently by another BLAS; nothing else may differ.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
-#: It ranks by the very times that it is judged by, and is there to show so.
-PRIVILEGED = "oracle"
 
 
 @dataclass(frozen=True)
@@ -49,46 +50,88 @@ def check(path: Path, root: Path) -> list[Finding]:
     Raises:
         SubmissionError: it cannot be read or recomputed: malformed, picks that do not fit the recording, no recording.
     """
-    submission = read(path)
-    found: list[Finding] = []
+    return verify(read(path), partial(open_sources, root))
+
+
+def open_sources(root: Path, key: Key) -> Sources:
+    """The recordings below ``root`` that a result of ``key`` must follow from, of what the names mean now.
+
+    Raises:
+        RecordingError, SpecError: see `Sources.open` and `Sources.require`.
+    """
+    sources = Sources.open(root, key)
+    sources.require()
+    return sources
+
+
+def verify(submission: Submission, sources_of: Callable[[Key], Sources], *, quick: bool = False) -> list[Finding]:
+    """As `check`, for a submission in memory; ``sources_of`` opens the recordings of a result.
+
+    ``quick`` takes intervals as they are claimed, unless a top2 above its ceiling asks for them; a result of 2,000
+    problems then takes milliseconds.
+    """
+    path, found = submission.path, list[Finding]()
     for result, picks in zip(submission.manifest.results, submission.picks, strict=True):
         try:
-            sources = Sources.open(root, result.key)
+            sources = sources_of(result.key)
             differences = list(_identity(result, sources))
             if not differences:
                 _check_fit(path, result, picks, sources)
-                differences = list(_figures(result, rescore(result, picks, sources)))
+                score = rescore(result, picks, sources, intervals=not quick)
+                if quick and _above_ceiling(score):
+                    score = rescore(result, picks, sources)
+                differences = list(_figures(result, score, quick))
         except (RecordingError, SpecError, PredictorError) as error:
             raise SubmissionError(f"{path}: {result.label} cannot be recomputed: {error}") from None
         found += [Finding(path, result.label, *difference) for difference in differences]
     return found
 
 
-def rescore(result: Result, picks: Ints, sources: Sources) -> Score:
+def rescore(result: Result, picks: Ints, sources: Sources, *, intervals: bool = True) -> Score:
     """The score that ``picks`` [P, 8] deserve by ``sources``, under the result's key, seed and ``predict_us``."""
     key, table = result.key, sources.test.table
     constant_picks = np.empty(len(table.problems), dtype=np.int64)
     for fold in plan(key.split, key.spec, table, sources.train.table, seed=result.seed):
         constant_picks[fold.test_rows] = constant_pick(fold.train)
     predict_us = result.figures.get("predict_us")
-    return judge(sources, key, picks, constant_picks, predict_us=predict_us, reason=result.reason, seed=result.seed)
+    return judge(
+        sources,
+        key,
+        picks,
+        constant_picks,
+        predict_us=predict_us,
+        reason=result.reason,
+        seed=result.seed,
+        intervals=intervals,
+    )
 
 
-def stored_picks(root: Path, key: Key, fingerprints: Fingerprints, seed: int) -> tuple[Result, Ints] | None:
-    """The stored result of ``key`` and its picks [P, 8], if made from just these recordings, spec, space and seed.
+def stored_picks(
+    root: Path, key: Key, fingerprints: Fingerprints, seed: int, code_fingerprint: str | None
+) -> tuple[Result, Ints] | None:
+    """The stored result of ``key`` and its picks [P, 8], if made from just these sources, seed and code.
 
-    Failed results and files that cannot be read are not offered.
+    The version follows from the code, so that of ``key`` does not count: it cannot be known without running the plugin.
+    Failed results, files that cannot be read, and predictors without source are not offered.
     """
-    path = path_for(root, key.device, key.spec, key.predictor, key.version)
-    try:
-        submission = read(path)
-    except SubmissionError:
+    if code_fingerprint is None:
         return None
-    wanted = (key, fingerprints, seed, "ok")
-    for result, picks in zip(submission.manifest.results, submission.picks, strict=True):
-        if (result.key, result.fingerprints, result.seed, result.status) == wanted:
-            return result, picks
+    wanted = (fingerprints, seed, code_fingerprint, "ok")
+    for submission in _versions(path_for(root, key.device, key.spec, key.predictor, key.version).parent):
+        for result, picks in zip(submission.manifest.results, submission.picks, strict=True):
+            same_key = result.key == key.model_copy(update={"version": result.key.version})
+            if same_key and (result.fingerprints, result.seed, result.code_fingerprint, result.status) == wanted:
+                return result, picks
     return None
+
+
+def _versions(folder: Path) -> list[Submission]:
+    """The readable submissions of one predictor, latest first."""
+    found = []
+    for path in folder.glob("*.json"):
+        with contextlib.suppress(SubmissionError):
+            found.append(read(path))
+    return sorted(found, key=lambda submission: submission.manifest.created_at, reverse=True)
 
 
 def _identity(result: Result, sources: Sources) -> Iterator[tuple[str, Any, Any]]:
@@ -111,6 +154,8 @@ def _identity(result: Result, sources: Sources) -> Iterator[tuple[str, Any, Any]
         claimed = getattr(result.fingerprints, name)
         if claimed != fact:
             yield f"fingerprints.{name}", claimed, fact
+    if result.seed != SEED:
+        yield "seed", result.seed, SEED
 
 
 def _check_fit(path: Path, result: Result, picks: Ints, sources: Sources) -> None:
@@ -128,11 +173,18 @@ def _check_fit(path: Path, result: Result, picks: Ints, sources: Sources) -> Non
         )
 
 
-def _figures(result: Result, score: Score) -> Iterator[tuple[str, Any, Any]]:
+def _above_ceiling(score: Score) -> bool:
+    top2, ceiling = score.figures["top2"].value, score.figures["ceiling_top2"].value
+    return score.key.predictor != PRIVILEGED and top2 is not None and ceiling is not None and top2 > ceiling
+
+
+def _figures(result: Result, score: Score, quick: bool) -> Iterator[tuple[str, Any, Any]]:
     """Figures that differ, and a top2 that no honest predictor reaches: (field, claimed, recomputed)."""
     actual = {name: value for name, value in score.flat().items() if name not in Key.model_fields}
     claimed = {"status": result.status, "reason": result.reason, **result.figures}
     for name in actual | claimed:
+        if quick and name.endswith(("_lo", "_hi")):
+            continue
         ours, theirs = actual.get(name, "nothing"), claimed.get(name, "nothing")
         if not _same(ours, theirs):
             yield name, theirs, ours

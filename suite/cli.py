@@ -1,7 +1,9 @@
 """The command line: each verb parses, calls one function, and prints. Errors of the user are one sentence."""
 
-import subprocess
+import os
+import signal
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +12,7 @@ from rich.table import Table as RichTable
 
 from tilearena import cli_gpu, cli_score
 from tilearena.cli_options import Json, Root, console, print_json
-from tilearena.errors import PredictorError, TilearenaError
+from tilearena.errors import PredictorError, TilearenaError, one_line
 from tilearena.leaderboard import serve
 from tilearena.plugins import discover, load
 from tilearena.root import find_root
@@ -60,7 +62,8 @@ def predictors(as_json: Json = False) -> None:
     rows = []
     for name, point in discover().items():
         try:
-            version, note = load(name).version, ""
+            with redirect_stdout(sys.stderr):  # what a plugin prints is not part of the list
+                version, note = load(name).version, ""
         except PredictorError as error:
             version, note = "", str(error)
         group = point.group.removeprefix("tilearena.").removesuffix("s")
@@ -83,19 +86,22 @@ def board(
 ) -> None:
     """Show the leaderboard in a browser."""
     command = serve.command(find_root(root), submissions, port=port, headless=headless)
-    try:
-        raise typer.Exit(subprocess.call(command))
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+    sys.stdout.flush()
+    os.execv(command[0], command)  # it takes this process's place, so that no server outlives it
 
 
 def main() -> None:
     """Entry point: user errors become one sentence on standard error and exit code 2."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP, and nohup ignores it
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)  # end in order, like on Ctrl-C
     try:
         app()
     except TilearenaError as error:
         print(f"tilearena: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # no space, no permission
-        print(f"tilearena: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        where = one_line(str(error.filename or "a file or folder in use"))
+        print(f"tilearena: {where}: {one_line(error.strerror or str(error))}", file=sys.stderr)
         sys.exit(2)

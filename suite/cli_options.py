@@ -1,7 +1,6 @@
 """Options that several verbs share, and how values are printed."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,5 +38,8 @@ def print_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """Standard output; wide enough for a table where it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 140)
+    """Standard output; wide enough for a table where it is no terminal. Brackets and colons of names are plain text."""
+    output = Console(markup=False, emoji=False)
+    if not output.file.isatty():  # it may also be closed
+        output.width = 140
+    return output

@@ -1,6 +1,7 @@
 """Verbs around recordings: score, submit, check, bench."""
 
 import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -12,6 +13,7 @@ from tilearena.check import NOT_RECOMPUTED, check
 from tilearena.cli_options import Device, Dtypes, Json, Predictors, Root, Seed, TimeLimit, console, one_of, print_json
 from tilearena.errors import NoGpuError, SubmissionError
 from tilearena.evaluate import Subject, evaluate
+from tilearena.manifest import SEED
 from tilearena.plugins import discover
 from tilearena.progress import progress_bar
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
@@ -35,22 +37,24 @@ def _evaluate(
     **options: Any,
 ) -> list[Scored]:
     workload = load_workload(spec)
-    space = load_space(space).name
+    templates = load_space(space)
     names = one_of("--predictor", predictors, tuple(discover()))
     scored = []
     for protocol in protocols:
-        for dtype in _recorded_dtypes(folder, device, workload, space, protocol, dtypes):
+        for dtype in _recorded_dtypes(folder, device, workload, templates.name, protocol, dtypes):
             for split in splits:
                 subject = Subject(
                     workload.name,
-                    space,
+                    templates.name,
                     cast(Dtype, dtype),
                     cast(ProtocolName, protocol),
                     device,
                     cast(Split, split),
                 )
                 with progress_bar(f"{spec} {dtype} {protocol} {split}") as progress:
-                    scored += evaluate(folder, subject, names, progress=progress, **options)
+                    scored += evaluate(
+                        folder, subject, names, workload=workload, space=templates, progress=progress, **options
+                    )
     return scored
 
 
@@ -116,7 +120,6 @@ def submit(
     dtype: Dtypes = None,
     predictor: Predictors = None,
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
-    seed: Seed = 0,
     time_limit: TimeLimit = 300.0,
     out: Annotated[Path | None, typer.Option(help="Root to write below. Default: --root.")] = None,
     root: Root = None,
@@ -133,7 +136,7 @@ def submit(
         one_of("--split", split, SPLITS if spec == NETWORKS else ("random",)),
         predictor,
         refit=refit,
-        seed=seed,
+        seed=SEED,
         time_limit_s=time_limit,
     )
     for path in benches.write_submissions(out or folder, scored, submitter):
@@ -189,6 +192,7 @@ def bench(
     seed: Seed = 0,
     time_limit: TimeLimit = 300.0,
     root: Root = None,
+    as_json: Json = False,
 ) -> None:
     """Score every predictor: live on this machine's GPU, else on recordings. Exit code 1 if one of them failed."""
     one_of("--protocol", [protocol], PROTOCOLS)
@@ -201,16 +205,22 @@ def bench(
         seed=seed,
         time_limit_s=time_limit,
     )
+    # what people read, pytest's output too, makes way for the JSON
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        outcome = _bench(options, spec, device, use_recordings)
+    if as_json:
+        print_json(outcome.rows)
+    if not outcome.good:
+        raise typer.Exit(1)
+
+
+def _bench(options: benches.Options, spec: str | None, device: str, use_recordings: bool) -> benches.Outcome:
     terminal = console()
-    gpu = None
     if not use_recordings:
         try:
-            gpu = benches.Gpu(live.pick_device(), space, terminal)
+            gpu = benches.Gpu(live.pick_device(), options.space, terminal)
         except NoGpuError as error:
             terminal.print(f"{error}; replaying the recordings of {device}")
-    if gpu is not None:
-        good = benches.on_gpu(options, gpu, spec or benches.LIVE, terminal)
-    else:
-        good = benches.replay(options, device, [spec] if spec else benches.REPLAYED, terminal)
-    if not good:
-        raise typer.Exit(1)
+        else:
+            return benches.on_gpu(options, gpu, spec or benches.LIVE, terminal)
+    return benches.replay(options, device, [spec] if spec else benches.REPLAYED, terminal)

@@ -76,11 +76,7 @@ def conformance(name: str) -> None:
     Raises:
         PredictorError: the first rule of the contract that it breaks, in one sentence.
     """
-    predictor = load(name)
-    if predictor.name != name:
-        raise PredictorError(f"predictor {name!r} calls itself {predictor.name!r}; entry point and name must agree")
-    if not isinstance(predictor.version, str) or not predictor.version:
-        raise PredictorError(f"predictor {name!r} has version {predictor.version!r}; it must be a non-empty string")
+    load(name)
     dtypes: tuple[Dtype, ...] = ("s8", "s4", "b1")
     for dtype in dtypes:
         try:

@@ -7,6 +7,7 @@ how and with which versions the rows were taken, and holds a fingerprint of the 
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ from pydantic import ValidationError
 
 from tilearena.errors import RecordingError
 from tilearena.records import (
+    SLUG,
     BitOp,
     Device,
     Dtype,
@@ -213,7 +215,14 @@ def find_path(
     op: str = "gemm",
     repeat: bool = False,
 ) -> Path:
-    """``baselines/recordings/<device>/<spec>/<op>.<space>.<dtype>.<protocol>[.repeat].parquet`` below ``root``."""
+    """``baselines/recordings/<device>/<spec>/<op>.<space>.<dtype>.<protocol>[.repeat].parquet`` below ``root``.
+
+    Raises:
+        RecordingError: a name that cannot be part of a path.
+    """
+    for part in (device, spec, op, space, dtype, protocol):
+        if not re.fullmatch(SLUG, part):
+            raise RecordingError(f"{part!r} names no recording; use up to 64 letters, digits, '.', '_' and '-'")
     name = f"{op}.{space}.{dtype}.{protocol}{'.repeat' if repeat else ''}.parquet"
     return root / "baselines" / "recordings" / device / spec / name
 

@@ -5,8 +5,16 @@ traceback and exits with code 2.
 """
 
 
+def one_line(text: str) -> str:
+    """``text`` with blanks for white space, and escapes for all else that a terminal does not simply print."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
+
+
 class TilearenaError(Exception):
-    """Base of all errors that are reported to the user in one sentence."""
+    """Base of all errors that are reported to the user in one sentence, whatever the names in it hold."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class SpecError(TilearenaError):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tilearena import plugins, predict
 from tilearena.check import rescore, stored_picks
-from tilearena.errors import PredictorError
 from tilearena.judge import Sources, judge
 from tilearena.predict import Prediction
 from tilearena.records import Dtype, ProtocolName
 from tilearena.score import Key
+from tilearena.space import Space
+from tilearena.spec import Workload
 from tilearena.splits import Split, plan, train_spec_for
 from tilearena.submission import Scored
 
@@ -43,6 +44,8 @@ def evaluate(
     subject: Subject,
     predictors: Sequence[str],
     *,
+    workload: Workload | None = None,
+    space: Space | None = None,
     refit: bool = False,
     seed: int = 0,
     time_limit_s: float = 300.0,
@@ -50,26 +53,29 @@ def evaluate(
 ) -> list[Scored]:
     """Score each of ``predictors`` on one recording, in the order given; a failing one is there with its reason.
 
-    Stored out-of-fold picks are used where every fingerprint matches, unless ``refit``.
+    Stored out-of-fold picks are used where every fingerprint matches, that of the predictor's code too, unless
+    ``refit``. ``workload`` and ``space`` are what the subject's names mean; what ships under them unless given.
 
     Raises:
-        RecordingError, SpecError: no such recording, or a split that does not suit it.
+        RecordingError, SpecError: no such recording, one of another content, or a split that does not suit it.
     """
     sources = Sources.open(root, subject.key("any", "any"))
+    sources.require(workload, space)
     folds = plan(subject.split, subject.spec, sources.test.table, sources.train.table, seed=seed)
     scored = []
     for done, name in enumerate(predictors):
         progress(done, len(predictors), name)
-        found = None if refit else _stored(root, subject, sources, name, seed)
+        code = plugins.code_fingerprint(name)
+        found = None if refit else _stored(root, subject, sources, name, seed, code)
         if found is None:
             prediction = predict.cross_fit(name, folds, sources.test.table, seed=seed, time_limit_s=time_limit_s)
-            found = _judged(subject, sources, prediction, seed)
+            found = _judged(subject, sources, prediction, seed, code)
         scored.append(found)
     progress(len(predictors), len(predictors), "")
     return scored
 
 
-def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: int) -> Scored:
+def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: int, code: str | None) -> Scored:
     key = subject.key(prediction.name, prediction.version, sources.test.header.support)
     result = judge(
         sources,
@@ -80,26 +86,14 @@ def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: in
         reason=prediction.reason,
         seed=seed,
     )
-    return Scored(score=result, picks=prediction.picks, fingerprints=sources.fingerprints, seed=seed)
+    return Scored(result, prediction.picks, sources.fingerprints, seed, code)
 
 
-def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int) -> Scored | None:
-    """The result that was stored for the installed version of a built-in predictor, judged again.
-
-    A third party's predictor is always fitted: its version says nothing about its code.
-    """
-    point = plugins.discover().get(name)
-    if point is None:
-        raise PredictorError(f"no predictor named {name!r}; installed: {', '.join(sorted(plugins.discover()))}")
-    if not point.module.startswith("tilearena."):
-        return None
-    try:
-        version = plugins.load(name).version
-    except PredictorError:
-        return None
-    key = subject.key(name, version, sources.test.header.support)
-    found = stored_picks(root, key, sources.fingerprints, seed)
+def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int, code: str | None) -> Scored | None:
+    """The result that was stored for this very code of the predictor, judged again."""
+    key = subject.key(name, "any", sources.test.header.support)
+    found = stored_picks(root, key, sources.fingerprints, seed, code)
     if found is None:
         return None
     result, picks = found
-    return Scored(rescore(result, picks, sources), picks, sources.fingerprints, seed)
+    return Scored(rescore(result, picks, sources), picks, sources.fingerprints, seed, code)

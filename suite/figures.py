@@ -57,6 +57,13 @@ def with_failures(time_ns: Floats) -> Floats:
     return np.where(feasible, time_ns, slowest)
 
 
+def log_slowdown(time_ns: Floats) -> Floats:
+    """log(t / fastest) of each template, float64 [P, T]; failures as in ``with_failures``."""
+    filled = with_failures(time_ns)
+    slowdown: Floats = np.log(filled / filled.min(axis=1, keepdims=True))
+    return slowdown
+
+
 def picked(time_ns: Floats, picks: Ints) -> tuple[Floats, Bools]:
     """Time of each pick [P, R] and whether it ran; one that is -1 or failed takes as long as the slowest feasible."""
     rows = np.arange(len(picks))[:, None]

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tilearena import dataset
-from tilearena.dataset import Ints, Recording
+from tilearena.dataset import Header, Ints, Recording
+from tilearena.errors import RecordingError
 from tilearena.manifest import Fingerprints
 from tilearena.score import Key, Score, score
+from tilearena.space import Space
+from tilearena.spec import Workload, load_space, load_workload, space_names, workload_names
 from tilearena.splits import groups_for, train_spec_for
 
 
@@ -36,16 +40,59 @@ class Sources:
         repeat = at(key.spec, repeat=True)
         return cls(test, train, dataset.read(repeat) if repeat.exists() else None)
 
+    def require(self, workload: Workload | None = None, space: Space | None = None) -> None:
+        """Refuse recordings of something else than their names mean now.
+
+        The names mean what is given, or else what ships under them; a name that does not ship may mean anything.
+
+        Raises:
+            RecordingError: the content of a workload or of the space is not what was recorded.
+        """
+        headers = [recording.header for recording in (self.test, self.train, self.repeat) if recording]
+        workloads = {self.test.header.spec: workload or _shipped_workload(self.test.header.spec)}
+        space = space or _shipped_space(self.test.header.space)
+        for header in headers:
+            if header.spec not in workloads:
+                workloads[header.spec] = _shipped_workload(header.spec)
+            _require_same(header, "workload", workloads[header.spec])
+            _require_same(header, "space", space)
+
     @property
     def fingerprints(self) -> Fingerprints:
         """What a result computed from these must claim."""
         return Fingerprints.of(self.test, self.train, self.repeat)
 
 
+def _shipped_workload(name: str) -> Workload | None:
+    return load_workload(name) if name in workload_names() else None
+
+
+def _shipped_space(name: str) -> Space | None:
+    return load_space(name) if name in space_names() else None
+
+
+def _require_same(header: Header, kind: Literal["workload", "space"], meant: Workload | Space | None) -> None:
+    recorded = header.spec_fingerprint if kind == "workload" else header.space_fingerprint
+    if meant is not None and meant.fingerprint != recorded:
+        raise RecordingError(
+            f"the recording of {header.spec} ({header.device.slug}, {header.dtype}, {header.protocol.name}) is of "
+            f"another {kind} {meant.name!r} (fingerprint {recorded}) than is meant ({meant.fingerprint}); "
+            "record it again, or use the version that was recorded"
+        )
+
+
 def judge(
-    sources: Sources, key: Key, picks: Ints, constant_picks: Ints, *, predict_us: float | None, reason: str, seed: int
+    sources: Sources,
+    key: Key,
+    picks: Ints,
+    constant_picks: Ints,
+    *,
+    predict_us: float | None,
+    reason: str,
+    seed: int,
+    intervals: bool = True,
 ) -> Score:
-    """The score of ``picks`` [P, R] by the recordings of ``key``; ``constant_picks`` [P] as in `tilearena.score`."""
+    """The score of ``picks`` [P, R] by the recordings of ``key``; the others as in `tilearena.score.score`."""
     table = sources.test.table
     return score(
         table,
@@ -58,4 +105,5 @@ def judge(
         constant_picks=constant_picks,
         reason=reason,
         seed=seed,
+        intervals=intervals,
     )

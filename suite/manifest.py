@@ -5,17 +5,25 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, Field, StrictFloat, StrictInt, StringConstraints, model_validator
 
 from tilearena.dataset import Recording
-from tilearena.records import Record
+from tilearena.records import SLUG, Record
 from tilearena.score import Key
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_RESULTS = 64
 MAX_TEXT = 500
+#: The seed of what is submitted: who could choose it would submit the luckiest of many folds and intervals.
+SEED = 0
 
-#: Names become folders and files, so no separator and no leading dot.
-Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Slug = Annotated[str, StringConstraints(pattern=SLUG)]
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-Text = Annotated[str, StringConstraints(max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f]*$")]
+#: One line; no character that steers a terminal or turns the direction of text.
+Text = Annotated[
+    str,
+    StringConstraints(
+        max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
+    ),
+]
+Submitter = Annotated[Text, Field(min_length=1, max_length=200)]
 Number = Annotated[StrictInt | StrictFloat, Field(ge=-(1 << 53), le=1 << 53, allow_inf_nan=False)]
 
 
@@ -52,11 +60,15 @@ class Fingerprints(Record):
 
 
 class Result(Record):
-    """The claims about one key; ``figures`` has the counts and figures of ``Score.flat``, null where unknown."""
+    """The claims about one key; ``figures`` has the counts and figures of ``Score.flat``, null where unknown.
+
+    ``code_fingerprint`` is of the predictor's source (`tilearena.plugins.code_fingerprint`), null where there is none.
+    """
 
     key: Key
     fingerprints: Fingerprints
     picks_fingerprint: Hash
+    code_fingerprint: Hash | None
     seed: Annotated[StrictInt, Field(ge=0, lt=1 << 32)]
     status: Literal["ok", "failed"]
     reason: Text
@@ -84,7 +96,7 @@ class Manifest(Record):
     version: Slug
     device: Slug
     spec: Slug
-    submitter: Annotated[Text, Field(max_length=200)]
+    submitter: Submitter
     created_at: AwareDatetime
     tilearena: Annotated[Text, Field(max_length=64)]
     results: Annotated[tuple[Result, ...], Field(min_length=1, max_length=MAX_RESULTS)]

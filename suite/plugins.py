@@ -1,12 +1,22 @@
 """The predictor contract and the plugin host: entry points only, and ours come through the same door."""
 
+import hashlib
+import re
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
+from tilearena.records import SLUG
 
-GROUPS = ("tilearena.predictors", "tilearena.baselines")
+BASELINES = "tilearena.baselines"
+GROUPS = ("tilearena.predictors", BASELINES)
+#: The baseline that ranks by the very times it is judged by. No other is given them, nor can it be called so.
+PRIVILEGED = "oracle"
+#: The predictor that speedups are against, and so a baseline too.
+DEFAULT = "default"
 
 
 class Declined(Exception):  # noqa: N818 - it is an answer, not an error
@@ -43,11 +53,16 @@ def discover() -> dict[str, EntryPoint]:
     """Entry point of every installed predictor and baseline by name, built-ins first within each group.
 
     Raises:
-        PredictorError: two plugins claim one name.
+        PredictorError: two plugins claim one name, or an entry point is malformed.
     """
     found: dict[str, EntryPoint] = {}
     for group in GROUPS:
         for point in entry_points(group=group):
+            if not re.fullmatch(SLUG, point.name) or not point.pattern.match(point.value):
+                raise PredictorError(
+                    f"the plugin {point.name!r} = {point.value!r} is no name of up to 64 letters, digits, '.', '_' and "
+                    "'-' for a module:Class; uninstall or correct it"
+                )
             if point.name in found and found[point.name].value != point.value:
                 raise PredictorError(
                     f"two plugins are named {point.name!r} ({found[point.name].value} and {point.value}); uninstall one"
@@ -56,21 +71,68 @@ def discover() -> dict[str, EntryPoint]:
     return found
 
 
-def load(name: str) -> Predictor:
-    """A fresh instance of the predictor ``name``.
+def baselines() -> frozenset[str]:
+    """Names of what anything must beat: the installed baselines and the default template."""
+    return frozenset(name for name, point in discover().items() if point.group == BASELINES) | {DEFAULT}
+
+
+def find(name: str) -> EntryPoint:
+    """The entry point of the predictor ``name``.
 
     Raises:
-        PredictorError: unknown, not importable (e.g. an extra is missing), or not a Predictor.
+        PredictorError: not installed.
     """
     points = discover()
     if name not in points:
         raise PredictorError(f"no predictor named {name!r}; installed: {', '.join(sorted(points))}")
+    return points[name]
+
+
+def code_fingerprint(name: str) -> str | None:
+    """16 hex digits of SHA-256 over the code of the predictor ``name``; None where there is no source to read.
+
+    That is its module and, in a package, the modules beside it. The module itself is not run.
+
+    Raises:
+        PredictorError: not installed.
+    """
+    module = find(name).module
     try:
-        predictor = points[name].load()()
+        spec = find_spec(module)
+    except Exception:  # finding it runs the packages that it lies in, and they may raise anything
+        return None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py") or not Path(spec.origin).is_file():
+        return None
+    source = Path(spec.origin)
+    digest = hashlib.sha256()
+    for path in sorted(source.parent.glob("*.py")) if spec.parent else [source]:
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def load(name: str) -> Predictor:
+    """A fresh instance of the predictor ``name``.
+
+    Raises:
+        PredictorError: unknown, not importable (e.g. an extra is missing), not a Predictor, or one that calls itself
+            otherwise or has no version.
+    """
+    point = find(name)
+    try:
+        predictor = point.load()()
+        complete = isinstance(predictor, Predictor)
     except ImportError as error:
         raise PredictorError(f"predictor {name!r} cannot be imported: {error}; install the extra it needs") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PredictorError(f"predictor {name!r} cannot be created: {error!r}") from error
-    if not isinstance(predictor, Predictor):
+    if not complete:
         raise PredictorError(f"predictor {name!r} lacks name, version, fit or costs")
+    if predictor.name != name:
+        raise PredictorError(f"predictor {name!r} calls itself {predictor.name!r}; entry point and name must agree")
+    if not isinstance(predictor.version, str) or not re.fullmatch(SLUG, predictor.version):
+        raise PredictorError(
+            f"predictor {name!r} has version {predictor.version!r}; it must be a string of 1 to 64 letters, digits, "
+            "'.', '_' and '-'"
+        )
     return predictor

@@ -1,5 +1,6 @@
-"""Problems + templates -> picks: runs any predictor in a process of its own, so that no plugin can harm the rest.
+"""Problems + templates -> picks: each fold in a process and a folder of its own, so that no plugin can harm the rest.
 
+What one fold trains on, another tests, so nothing is carried over: no plugin can remember a time that it is judged by.
 A predictor that raises, answers nonsense, crashes or takes too long becomes a failed ``Prediction`` with a reason; it
 is never dropped.
 """
@@ -7,10 +8,12 @@ is never dropped.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +25,11 @@ import numpy.typing as npt
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
-from tilearena.plugins import discover
-from tilearena.predict_child import Answer, Job, Part, checked, write_job
+from tilearena.plugins import PRIVILEGED, find
+from tilearena.predict_child import Answer, Job, checked, write_job
+from tilearena.records import SLUG
 from tilearena.score import N_PICKS, constant_pick, rank
 
-#: Only this entry point may be given the times of the problems that it ranks.
-PRIVILEGED = ("tilearena.baselines", "tilearena.baselines.oracle")
 #: One thread, no GPU: ``predict_us`` is a figure of one core, and the GPU may be busy measuring.
 CHILD_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -39,6 +41,8 @@ CHILD_ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
 }
 UNKNOWN_VERSION = "unknown"
+#: Costs of 200,000 problems and 100 templates are 160 MB.
+MAX_ANSWER_BYTES = 1 << 28
 
 
 class Fold(Protocol):
@@ -58,7 +62,8 @@ class Prediction:
     """What a predictor chose.
 
     ``picks`` is int64 [P, min(8, T)], best first, -1 where there is none; ``constant_picks`` is int64 [P], the best
-    single template of the training part that served each problem; ``predict_us`` is the time per problem.
+    single template of the training part that served each problem; ``predict_us`` is the time per problem, the median
+    over folds.
     """
 
     name: str
@@ -75,19 +80,21 @@ def cross_fit(
 ) -> Prediction:
     """Fit on each fold's training part and rank its test rows; rows of ``table`` in no fold keep -1.
 
+    The first fold that fails or is declined fails the whole; ``time_limit_s`` is for all folds together.
+
     Raises:
         PredictorError: no predictor of that name is installed.
     """
     privileged = _is_privileged(name)
     rows = [np.asarray(fold.test_rows) for fold in folds]
-    parts = tuple(
-        Part(table if privileged else fold.train, table.problems[test], table.task)
+    jobs = [
+        Job(name, seed, privileged, table if privileged else fold.train, table.problems[test], table.task)
         for fold, test in zip(folds, rows, strict=True)
-    )
+    ]
     constant_picks = np.full(len(table.problems), -1, dtype=np.int64)
     for fold, test in zip(folds, rows, strict=True):
         constant_picks[test] = constant_pick(fold.train)
-    return _predict(Job(name, seed, privileged, parts), rows, constant_picks, len(table.task.templates), time_limit_s)
+    return _predict(jobs, rows, constant_picks, time_limit_s)
 
 
 def fit_predict(
@@ -103,59 +110,68 @@ def fit_predict(
             f"predictor {name!r} cannot be moved from space {train.task.space!r} ({train.task.dtype}) "
             f"to {task.space!r} ({task.dtype}): the templates differ"
         )
-    job = Job(name, seed, _is_privileged(name), (Part(train, problems, task),))
+    job = Job(name, seed, _is_privileged(name), train, problems, task)
     constant_picks = np.full(len(problems), constant_pick(train), dtype=np.int64)
-    return _predict(job, [np.arange(len(problems))], constant_picks, len(task.templates), time_limit_s)
+    return _predict([job], [np.arange(len(problems))], constant_picks, time_limit_s)
 
 
 def _is_privileged(name: str) -> bool:
-    points = discover()
-    if name not in points:
-        raise PredictorError(f"no predictor named {name!r}; installed: {', '.join(sorted(points))}")
-    return (points[name].group, points[name].module) == PRIVILEGED
+    """Whether it may be given the times of the problems that it ranks."""
+    return find(name).name == PRIVILEGED
 
 
 def _predict(
-    job: Job,
-    rows: Sequence[npt.NDArray[np.integer[Any]]],
-    constant_picks: Ints,
-    n_templates: int,
-    time_limit_s: float,
+    jobs: Sequence[Job], rows: Sequence[npt.NDArray[np.integer[Any]]], constant_picks: Ints, time_limit_s: float
 ) -> Prediction:
+    """One job after the other, since two at a time would disturb ``predict_us``."""
+    name, version, times_us = jobs[0].name, UNKNOWN_VERSION, []
+    picks = np.full((len(constant_picks), min(N_PICKS, len(jobs[0].task.templates))), -1, dtype=np.int64)
+    deadline_s = time.monotonic() + time_limit_s
+    for job, test in zip(jobs, rows, strict=True):
+        own_version, answer, costs = _ask(job, deadline_s, time_limit_s)
+        version = own_version if version == UNKNOWN_VERSION else version
+        if costs is None:
+            picks[:] = -1
+            return Prediction(name, version, answer.status, answer.reason, picks, constant_picks, None)
+        times_us.append(answer.predict_us)
+        finite = np.isfinite(costs).all(axis=1)
+        picks[test[finite]] = rank(costs[finite])[:, :N_PICKS]
+    return Prediction(name, version, "ok", "", picks, constant_picks, float(np.median(times_us)))
+
+
+def _ask(job: Job, deadline_s: float, time_limit_s: float) -> tuple[str, Answer, Floats | None]:
+    """Version, answer, and the costs [P, T] of an answer that is ``ok``; the folder is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="tilearena-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         write_job(folder, job)
-        problem = _run_child(folder, job.name, time_limit_s)
+        problem = _run_child(folder, job.name, deadline_s, time_limit_s)
         version = _read_version(folder)
-        answer, costs = _read_answer(folder, job) if problem is None else (Answer(status="failed", reason=problem), [])
-    picks = np.full((len(constant_picks), min(N_PICKS, n_templates)), -1, dtype=np.int64)
-    for test, cost in zip(rows, costs, strict=False):
-        finite = np.isfinite(cost).all(axis=1)
-        picks[test[finite]] = rank(cost[finite])[:, :N_PICKS]
-    return Prediction(job.name, version, answer.status, answer.reason, picks, constant_picks, answer.predict_us)
+        if problem is not None:
+            return version, Answer(status="failed", reason=problem), None
+        return version, *_read_answer(folder, job)
 
 
-def _run_child(folder: Path, name: str, time_limit_s: float) -> str | None:
+def _run_child(folder: Path, name: str, deadline_s: float, time_limit_s: float) -> str | None:
     """Run the child in a session of its own; returns a sentence if it ended badly."""
     environment = {k: v for k, v in os.environ.items() if k != "TILEARENA_ROOT"} | CHILD_ENVIRONMENT
-    child = subprocess.Popen(
+    environment["TMPDIR"] = str(folder)
+    with subprocess.Popen(
         [sys.executable, "-P", "-m", "tilearena.predict_child", str(folder)],
         cwd=folder,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # it closes when this process ends, however it does, and then the child ends too
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )
-    try:
-        code = child.wait(time_limit_s)
-    except subprocess.TimeoutExpired:
-        return f"predictor {name!r} took longer than {time_limit_s:g} s and was stopped"
-    finally:
-        # whatever the plugin started ends with it, also on Ctrl-C
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+    ) as child:
+        try:
+            code = child.wait(max(deadline_s - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            return f"predictor {name!r} took longer than {time_limit_s:g} s and was stopped"
+        finally:
+            # whatever the plugin started ends with it, also on Ctrl-C
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
     if code < 0:
         return f"predictor {name!r} was killed by {signal.Signals(-code).name}"
     if not (folder / "answer.json").is_file():
@@ -165,24 +181,28 @@ def _run_child(folder: Path, name: str, time_limit_s: float) -> str | None:
 
 def _read_version(folder: Path) -> str:
     try:
-        version = json.loads((folder / "version.json").read_text())
+        version = json.loads(_small_file(folder / "version.json").read_text())
     except (OSError, ValueError):
         return UNKNOWN_VERSION
-    return version if isinstance(version, str) else UNKNOWN_VERSION
+    return version if isinstance(version, str) and re.fullmatch(SLUG, version) else UNKNOWN_VERSION
 
 
-def _read_answer(folder: Path, job: Job) -> tuple[Answer, list[Floats]]:
+def _small_file(path: Path) -> Path:
+    """``path``, if it is what the child writes: a pipe would never end, and a link may lead anywhere."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_ANSWER_BYTES:
+        raise ValueError(f"{path.name} is no file of at most {MAX_ANSWER_BYTES} bytes")
+    return path
+
+
+def _read_answer(folder: Path, job: Job) -> tuple[Answer, Floats | None]:
     """The child's answer, checked again: the plugin ran in the process that wrote it."""
     try:
-        answer = Answer.model_validate_json((folder / "answer.json").read_text())
+        answer = Answer.model_validate_json(_small_file(folder / "answer.json").read_text())
         if answer.status != "ok":
-            return answer, []
-        with np.load(folder / "costs.npz", allow_pickle=False) as stored:
-            costs = [
-                checked(job.name, stored[f"costs{i}"], (len(part.problems), len(part.task.templates)))
-                for i, part in enumerate(job.parts)
-            ]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, PredictorError) as error:
+            return answer, None
+        with np.load(_small_file(folder / "costs.npz"), allow_pickle=False) as stored:
+            return answer, checked(job.name, stored["costs"], (len(job.problems), len(job.task.templates)))
+    except (OSError, TypeError, ValueError, KeyError, MemoryError, zipfile.BadZipFile, PredictorError) as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        return Answer(status="failed", reason=f"predictor {job.name!r} left an unreadable answer ({first_line})"), []
-    return answer, costs
+        reason = f"predictor {job.name!r} left an unreadable answer ({first_line})"
+        return Answer(status="failed", reason=reason), None

@@ -1,49 +1,45 @@
-"""The other side of ``tilearena.predict``: one process that runs one predictor and writes down what it answered.
+"""The other side of ``tilearena.predict``: one process that serves one fold and writes down what was answered.
 
 Parent and child talk through files of a private folder (JSON and npz, no pickle), so that nothing that a plugin prints
-can disturb them. The child gets training tables and the problems to rank, never the times of those problems.
+can disturb them. The child gets one training table and the problems to rank, never the times of those problems.
 """
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
 
 from tilearena.dataset import Floats, Ints, Table, Task
-from tilearena.errors import PredictorError, TilearenaError
+from tilearena.errors import PredictorError, TilearenaError, one_line
 from tilearena.plugins import Declined, load
 
 #: A batch is ranked once to warm up, then timed this often, or until this much time is spent.
 TIMED_CALLS, TIMED_S = 5, 2.0
 #: Longest message of a plugin's own exception that is passed on.
 MESSAGE_LENGTH = 200
-
-
-@dataclass(frozen=True)
-class Part:
-    """Fit on ``train``, then rank the templates of ``task`` on ``problems`` (int64 [P, 3])."""
-
-    train: Table
-    problems: Ints
-    task: Task
+#: Longest reason of a failure.
+REASON_LENGTH = 500
 
 
 @dataclass(frozen=True)
 class Job:
-    """One predictor, and one fresh instance of it for each part."""
+    """One fit: learn from ``train``, then rank the templates of ``task`` on ``problems`` (int64 [P, 3])."""
 
     name: str
     seed: int
     privileged: bool
-    parts: tuple[Part, ...]
+    train: Table
+    problems: Ints
+    task: Task
 
 
 class _Header(BaseModel):
@@ -52,40 +48,36 @@ class _Header(BaseModel):
     name: str
     seed: int
     privileged: bool
-    tasks: list[tuple[Task, Task]]
+    train_task: Task
+    task: Task
 
 
 class Answer(BaseModel):
-    """How a job ended; the costs lie beside it."""
+    """How a job ended; the costs lie beside it. ``predict_us`` is the time per problem, 0 unless ``ok``."""
 
     status: Literal["ok", "failed", "declined"]
-    reason: str = ""
-    predict_us: float | None = None
+    reason: Annotated[str, AfterValidator(lambda reason: one_line(reason)[:REASON_LENGTH])] = ""
+    predict_us: Annotated[FiniteFloat, Field(ge=0)] = 0.0
 
 
 def write_job(folder: Path, job: Job) -> None:
     """Store a job as ``job.json`` and ``job.npz``."""
-    tasks = [(part.train.task, part.task) for part in job.parts]
-    header = _Header(name=job.name, seed=job.seed, privileged=job.privileged, tasks=tasks)
+    header = _Header(name=job.name, seed=job.seed, privileged=job.privileged, train_task=job.train.task, task=job.task)
     (folder / "job.json").write_text(header.model_dump_json())
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for i, part in enumerate(job.parts):
-        arrays |= {f"train{i}": part.train.problems, f"time_ns{i}": part.train.time_ns, f"problems{i}": part.problems}
-    np.savez(folder / "job.npz", **arrays)  # type: ignore[arg-type]  # numpy 2 has a keyword of its own there
+    np.savez(folder / "job.npz", train=job.train.problems, time_ns=job.train.time_ns, problems=job.problems)
 
 
-def read_job(folder: Path) -> Job:
-    """Load a job; its arrays are read-only, so that a plugin cannot change what it is judged by."""
+def take_job(folder: Path) -> Job:
+    """Load a job and remove its files; its arrays are read-only, so that a plugin cannot change them."""
     header = _Header.model_validate_json((folder / "job.json").read_text())
     with np.load(folder / "job.npz", allow_pickle=False) as stored:
         arrays = dict(stored.items())
     for array in arrays.values():
         array.flags.writeable = False
-    parts = tuple(
-        Part(Table(train_task, arrays[f"train{i}"], arrays[f"time_ns{i}"]), arrays[f"problems{i}"], task)
-        for i, (train_task, task) in enumerate(header.tasks)
-    )
-    return Job(header.name, header.seed, header.privileged, parts)
+    for name in ("job.json", "job.npz"):
+        (folder / name).unlink()
+    train = Table(header.train_task, arrays["train"], arrays["time_ns"])
+    return Job(header.name, header.seed, header.privileged, train, arrays["problems"], header.task)
 
 
 def checked(name: str, answer: object, shape: tuple[int, int]) -> Floats:
@@ -105,19 +97,19 @@ def checked(name: str, answer: object, shape: tuple[int, int]) -> Floats:
     return costs.astype(np.float64, copy=False)
 
 
-def run_part(job: Job, part: Part) -> tuple[Floats, float]:
-    """Costs [P, T] of one part, and the median time of one call of ``costs`` in microseconds."""
+def fit_and_rank(job: Job) -> tuple[Floats, float]:
+    """Costs [P, T], and the median time of one call of ``costs`` in microseconds."""
     predictor = load(job.name)
     if getattr(predictor, "privileged", False) and not job.privileged:
         raise PredictorError(f"predictor {job.name!r} asks for the measured times, which only the oracle gets")
-    predictor.fit(part.train, job.seed)
+    predictor.fit(job.train, job.seed)
 
-    shape = (len(part.problems), len(part.task.templates))
+    shape = (len(job.problems), len(job.task.templates))
 
     def ask() -> tuple[Floats, float]:
         start = time.perf_counter_ns()
         # the check is in the time since it waits for arrays that are computed asynchronously (JAX)
-        costs = checked(job.name, predictor.costs(part.problems, part.task), shape)
+        costs = checked(job.name, predictor.costs(job.problems, job.task), shape)
         return costs, (time.perf_counter_ns() - start) / 1e3
 
     costs = ask()[0].copy()  # a plugin may reuse its buffer
@@ -128,33 +120,25 @@ def run_part(job: Job, part: Part) -> tuple[Floats, float]:
 
 
 def run(job: Job, folder: Path) -> Answer:
-    """Run all parts; costs go to ``costs.npz``, every failure becomes a sentence."""
+    """Run a job; costs go to ``costs.npz``, every failure becomes a sentence."""
     try:
-        (folder / "version.json").write_text(json.dumps(_identify(job.name)))
-        results = [run_part(job, part) for part in job.parts]
+        (folder / "version.json").write_text(json.dumps(load(job.name).version))
+        costs, batch_us = fit_and_rank(job)
     except Declined as declined:
         return Answer(status="declined", reason=f"{job.name!r} declined: {_one_line(declined)}")
     except TilearenaError as error:
         return Answer(status="failed", reason=str(error))
     except BaseException as error:  # a plugin may even raise SystemExit
         return Answer(status="failed", reason=f"predictor {job.name!r} raised {_describe(error)}")
-    np.savez(folder / "costs.npz", **{f"costs{i}": costs for i, (costs, _) in enumerate(results)})  # type: ignore[arg-type]
-    n_problems = sum(len(part.problems) for part in job.parts)
-    return Answer(status="ok", predict_us=sum(us for _, us in results) / max(n_problems, 1))
-
-
-def _identify(name: str) -> str:
-    """The predictor's version, once it is known to be what the entry point promises."""
-    predictor = load(name)
-    if predictor.name != name:
-        raise PredictorError(f"predictor {name!r} calls itself {predictor.name!r}; entry point and name must agree")
-    if not isinstance(predictor.version, str) or not predictor.version:
-        raise PredictorError(f"predictor {name!r} has version {predictor.version!r}; it must be a non-empty string")
-    return predictor.version
+    np.savez(folder / "costs.npz", costs=costs)
+    return Answer(status="ok", predict_us=batch_us / max(len(job.problems), 1))
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:MESSAGE_LENGTH]
+    try:
+        return " ".join(str(error).split())[:MESSAGE_LENGTH]
+    except Exception:  # it may be a plugin's class
+        return "its message cannot be shown"
 
 
 def _describe(error: BaseException) -> str:
@@ -165,9 +149,23 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}{place}" + (f": {message}" if message else "")
 
 
+def _end_with_parent() -> None:
+    """End this process and all that it started when the pipe on standard input closes, as it does with the parent."""
+    pipe = os.dup(0)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)  # for the plugin
+
+    def watch() -> None:
+        os.read(pipe, 1)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(folder: Path) -> None:
     """Run the job of a folder and leave at once: threads that a plugin left behind must not keep the process alive."""
-    answer = run(read_job(folder), folder)
+    _end_with_parent()
+    answer = run(take_job(folder), folder)
     scratch = folder / "answer.scratch"
     scratch.write_text(answer.model_dump_json())
     scratch.replace(folder / "answer.json")

@@ -22,6 +22,8 @@ Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 DTYPES: tuple[Dtype, ...] = ("s8", "s4", "b1")
 PROTOCOLS: tuple[ProtocolName, ...] = ("cold", "hot")
 BITS: dict[Dtype, int] = {"s8": 8, "s4": 4, "b1": 1}
+#: Names become folders and files, so no separator and no leading dot.
+SLUG = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 #: Elements of K in one 128-bit access, the alignment that CUTLASS's tensor-op templates ask of A and B.
 K_ALIGNMENT: dict[Dtype, int] = {dtype: 128 // bits for dtype, bits in BITS.items()}
 #: N is the pitch of D: 8 s32 values are one 32-byte DRAM sector.

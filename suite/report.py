@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from tilearena.bench_live import LiveResult
 from tilearena.score import Score
+
+#: Styled text, not markup: names of plugins and files may hold brackets.
+FAILED = Text("failed", "red")
 
 
 def percent(score: Score, name: str, digits: int = 1) -> str:
@@ -26,11 +30,12 @@ def times(score: Score, name: str) -> str:
     return "-" if value is None else f"{value:.3f}x"
 
 
-def _subject(score: Score) -> str:
+def _subject(score: Score) -> Text:
     """Heading of a section: what the rows below are about."""
     key = score.key
     emulated = ", emulated on this device" if key.support == "emulated" else ""
-    return f"[bold]{key.spec} {key.dtype} {key.protocol} {key.split}[/bold] ({score.n_problems} problems{emulated})"
+    title = (f"{key.spec} {key.dtype} {key.protocol} {key.split}", "bold")
+    return Text.assemble(title, f" ({score.n_problems} problems{emulated})")
 
 
 def score_table(scores: Sequence[Score], title: str) -> RichTable:
@@ -49,14 +54,14 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
         "failed",
     )
     table = RichTable(*columns, title=title)
-    subject = ""
+    subject = Text()
     for score in scores:
         if _subject(score) != subject:
             subject = _subject(score)
             table.add_section()
             table.add_row(subject)
         if score.status == "failed":
-            table.add_row(score.key.predictor, "[red]failed", *[""] * 8, str(score.n_failed))
+            table.add_row(score.key.predictor, FAILED, *[""] * 8, str(score.n_failed))
             continue
         predict_us = score.figures["predict_us"].value
         table.add_row(
@@ -86,9 +91,10 @@ def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTa
             subject = key.dtype
             emulated = ", emulated on this device" if key.support == "emulated" else ""
             table.add_section()
-            table.add_row(f"[bold]{key.spec} {key.dtype}[/bold] ({result.first.n_problems} problems{emulated})")
+            title_ = (f"{key.spec} {key.dtype}", "bold")
+            table.add_row(Text.assemble(title_, f" ({result.first.n_problems} problems{emulated})"))
         if result.first.status == "failed":
-            table.add_row(key.predictor, result.trained, "[red]failed", *[""] * 4, str(result.first.n_failed))
+            table.add_row(key.predictor, result.trained, FAILED, *[""] * 4, str(result.first.n_failed))
             continue
         figure = fresh.figures["speedup_geomean"]
         table.add_row(

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from tilearena.bootstrap import bootstrap
+from tilearena.bootstrap import N_RESAMPLES, bootstrap
 from tilearena.dataset import Floats, Ints, Table
 from tilearena.errors import PredictorError, RecordingError
-from tilearena.figures import estimate, judge, measured, with_failures
+from tilearena.figures import estimate, judge, log_slowdown, measured
 from tilearena.records import Dtype, Op, ProtocolName, Record, Support
 from tilearena.splits import Split, shape_codes
 
@@ -115,8 +115,7 @@ def constant_costs(train: Table) -> Floats:
     rows = measured(train)
     if not rows.any():
         raise RecordingError("no problem of the training part has a time; record it again")
-    time_ns = with_failures(train.time_ns[rows])
-    costs: Floats = np.log(time_ns / time_ns.min(axis=1, keepdims=True)).mean(axis=0)
+    costs: Floats = log_slowdown(train.time_ns[rows]).mean(axis=0)
     return costs
 
 
@@ -137,6 +136,7 @@ def score(
     constant_picks: Ints | None = None,
     reason: str = "",
     seed: int = 0,
+    intervals: bool = True,
 ) -> Score:
     """Judge ``picks`` by the times of ``table``.
 
@@ -152,6 +152,7 @@ def score(
         constant_picks: int [P], the best constant template of the training part of each problem, for ``gap_closed``.
         reason: why the predictor failed or declined; the status is then ``failed``, as it is if no first pick runs.
         seed: of the bootstrap.
+        intervals: without them every ``lo`` and ``hi`` is None, and a score takes milliseconds.
 
     Raises:
         PredictorError: picks or constant picks of a wrong shape, or naming a template that is not there.
@@ -167,7 +168,8 @@ def score(
         constant_picks=None if constant_picks is None else constant_picks[rows],
     )
     groups = shape_codes(table.problems) if groups is None else groups
-    estimates = bootstrap(partial(estimate, judged), groups[rows], seed)
+    resamples = N_RESAMPLES if intervals else 0
+    estimates = bootstrap(partial(estimate, judged), groups[rows], seed, resamples)
     estimates["predict_us"] = (np.nan if predict_us is None else predict_us, np.nan, np.nan)
     if judged.failed.all() and rows.any() and not reason:
         reason = "no problem has a first pick that runs"

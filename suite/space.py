@@ -49,7 +49,7 @@ class Default(YamlRecord):
 class Space(YamlRecord):
     """A named, ordered list of templates: every tile with every number of stages."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Name, part of every path of results.")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="Name, part of every path of results.")
     version: int = Field(ge=1, description="Raised whenever the templates change.")
     description: str = Field(default="", description="What the space is for.")
     op: Op = Field(default="gemm", description="Operation that the templates serve.")

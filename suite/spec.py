@@ -32,7 +32,7 @@ DEFAULT_ROUNDS: dict[Dtype, int] = {"s8": 8, "s4": 3, "b1": 8}
 class Workload(YamlRecord):
     """A named set of problems for some dtypes, and how often each is timed."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Name, part of every path of results.")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="Name, part of every path of results.")
     version: int = Field(ge=1, description="Raised whenever the problems change.")
     description: str = Field(default="", description="What the workload is for.")
     op: Op = Field(default="gemm", description="Operation; gemm is D = A x B with s32 output.")

@@ -6,7 +6,6 @@ which ``tilearena.check`` recomputes the claims. Both are data from strangers: b
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import AwareDatetime, ValidationError
 
 import tilearena
 from tilearena.dataset import Ints
-from tilearena.errors import SubmissionError
+from tilearena.errors import SubmissionError, one_line
 from tilearena.manifest import MAX_TEXT, SCHEMA_VERSION, Fingerprints, Manifest, Result
 from tilearena.picks import picks_fingerprint, read_picks, write_picks
 from tilearena.score import Key, Score
@@ -35,12 +34,16 @@ class Submission:
 
 @dataclass(frozen=True)
 class Scored:
-    """One result to submit: a score, the picks [P, R] it was computed from, and their origin."""
+    """One result to submit: a score, the picks [P, R] it was computed from, and their origin.
+
+    ``code_fingerprint`` is of the predictor's source, None where there is none.
+    """
 
     score: Score
     picks: Ints
     fingerprints: Fingerprints
     seed: int
+    code_fingerprint: str | None
 
     def result(self) -> Result:
         """What the JSON says of it."""
@@ -50,9 +53,10 @@ class Scored:
             key=key,
             fingerprints=self.fingerprints,
             picks_fingerprint=picks_fingerprint(self.picks),
+            code_fingerprint=self.code_fingerprint,
             seed=self.seed,
             status=flat.pop("status"),
-            reason=re.sub(r"\s+", " ", flat.pop("reason"))[:MAX_TEXT],
+            reason=one_line(flat.pop("reason"))[:MAX_TEXT],
             figures=flat,
         )
 

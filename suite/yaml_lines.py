@@ -5,6 +5,7 @@ plain data (mappings with text keys, lists, text, numbers, booleans, null) can c
 """
 
 import math
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
@@ -128,7 +129,10 @@ class _Tree:
 
     def _text(self) -> str:
         try:
-            if self.path.stat().st_size > MAX_FILE_BYTES:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                raise SpecError(f"{self.path}: is no regular file, so it may never end; give the path of a YAML file")
+            if status.st_size > MAX_FILE_BYTES:
                 raise SpecError(f"{self.path}: is larger than {MAX_FILE_BYTES} bytes; use a grid or a random draw")
             return self.path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
@@ -183,7 +187,7 @@ class _Tree:
     def _scalar(self, node: yaml.ScalarNode, loc: Loc, line: int) -> Any:
         try:
             value = self.scalars.construct_object(node)
-        except (ValueError, KeyError, IndexError):
+        except (ValueError, KeyError, IndexError, OverflowError):
             self.refuse(loc, f"is {_short(node.value)}, which is not a number", line)
         if isinstance(value, float) and not math.isfinite(value):
             self.refuse(loc, f"is {node.value}; give a finite number", line)

@@ -15,13 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilearena import cli, dataset, submission
+from tilearena import cli, dataset, plugins, submission
 from tilearena.dataset import Candidate, Header, Ints, Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.judge import Sources
 from tilearena.records import BITS, Device, Dtype, Measurement, Protocol, ProtocolName, Status, Template
 from tilearena.score import Key, constant_pick, rank, score
+from tilearena.spec import load_space, load_workload
 from tilearena.splits import Split, groups_for, plan, train_spec_for
 from tilearena.submission import Scored
 
@@ -116,9 +117,9 @@ class Arena:
         header = Header(
             op="gemm",
             spec=spec,
-            spec_fingerprint="00000000000000aa",
+            spec_fingerprint=load_workload(spec).fingerprint,
             space="paper9",
-            space_fingerprint="00000000000000bb",
+            space_fingerprint=load_space("paper9").fingerprint,
             dtype=dtype,
             bit_op="and" if dtype == "b1" else None,
             protocol=Protocol(name=protocol, rounds=3, seed=seed),
@@ -126,9 +127,9 @@ class Arena:
             support="emulated" if dtype == "s4" else "native",
             candidates=tuple(Candidate(id=t.id, template=t) for t in templates),
             default=1,
-            session="synthetic",
+            sessions=("synthetic",),
             started_at=NOW.isoformat(),
-            device_time_s=0.0,
+            wall_time_s=0.0,
             empty_interval_ns=None,
             noise_floor=0.005,
             versions={},
@@ -162,7 +163,8 @@ class Arena:
             reason=reason,
             seed=0,
         )
-        return Scored(judged, picks, sources.fingerprints, 0)
+        code = plugins.code_fingerprint(key.predictor) if key.predictor in plugins.discover() else None
+        return Scored(judged, picks, sources.fingerprints, 0, code)
 
     def submit(self, predictor: str, noise: float, keys: Sequence[Key], *, reason: str = "") -> Path:
         """Submit one predictor's picks for ``keys``."""

@@ -1,6 +1,7 @@
 """The main job: from recordings in a process of its own, and live with a replay in place of the GPU."""
 
 import json
+import os
 import re
 from contextlib import nullcontext
 
@@ -58,6 +59,18 @@ def test_bench_from_recordings_scores_submits_and_times(child, tmp_path):
     assert all(0 < row["stats"]["median"] < 5 for row in timed.values())
 
 
+def test_bench_as_json_prints_scores_alone_on_standard_output(child, tmp_path):
+    done = child("bench", "quick", *asked(["constant"]), "--out", tmp_path, "--replay", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    (path,) = (tmp_path / "leaderboard" / "submissions" / "nvidia-h200" / "quick" / "constant").glob("*.json")
+    results = json.loads(path.read_text())["results"]
+    assert [row["dtype"] for row in rows] == ["s8", "s4", "b1"]
+    assert all(result["figures"].items() <= row.items() for row, result in zip(rows, results, strict=True))
+    assert "test_predict[constant]" in done.stderr
+    assert "│ constant" in done.stderr
+
+
 def test_bench_lists_a_failing_predictor_and_keeps_the_others(child, tmp_path, third_party):
     third_party("bad", "raise ValueError('no such tile')")
     done = child("bench", "quick", *asked(["bad", "constant"]), "--out", tmp_path, "--replay")
@@ -91,7 +104,7 @@ def test_device_clock_stands_still_except_for_device_time():
     assert clock() == 2.5e-6
 
 
-def test_kernel_benchmarks_have_the_device_times(tmp_path, quick):
+def test_kernel_benchmarks_have_the_device_times(tmp_path, quick, monkeypatch):
     """Each round advances the clock by the first sample of the replay, for one launch."""
     recording, session = quick
     kernels = [Kernel(session.problems[p], session.protocol, c, f"t{c}") for p, c in ((0, 1), (3, 8))]
@@ -103,7 +116,9 @@ def test_kernel_benchmarks_have_the_device_times(tmp_path, quick):
         {"s8": session},
         lambda *_: nullcontext(ReplayRunner(recording)),
     )
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
     assert bench_timings.run(subjects, tmp_path / "benchmarks", "card")
+    assert os.environ["PYTEST_ADDOPTS"] == "--no-such-option"
     name, timed = benchmarks(tmp_path)
     assert name == "0001_card.json"
     rows = {(r["m"], r["n"], r["k"], r["candidate"]): r for r in recording.rows.to_pylist()}
@@ -130,6 +145,7 @@ class FakeGpu:
 
     def __init__(self, recorded):
         self.recorded, self.space, self.device = recorded, load_space("paper9"), recorded().header.device
+        self.telemetry = None
 
     def __call__(self, session):
         return nullcontext(ReplayRunner(self.recorded("quick", session.problems[0].dtype, "cold")))
@@ -146,12 +162,19 @@ def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(checkout, tmp_path, 
         time_limit_s=60.0,
     )
     with (tmp_path / "printed.txt").open("w") as file:
-        assert bench.on_gpu(options, FakeGpu(recorded), "quick", Console(file=file, width=160))
+        outcome = bench.on_gpu(options, FakeGpu(recorded), "quick", Console(file=file, width=160))
+    assert outcome.good
+    assert [(r["dtype"], r["predictor"], r["trained"], r["split"]) for r in outcome.rows] == [
+        (dtype, name, "recorded", "models") for dtype in ("s8", "s4", "b1") for name in ("default", "nearest")
+    ]
     printed = (tmp_path / "printed.txt").read_text()
     rows = re.findall(r"^│ (\w+) +│ (\w+) +│ [\d.]+ % +│ [\d.]+ % +│ ([\d.]+)x", printed, flags=re.MULTILINE)
     assert [row[:2] for row in rows] == [("default", "recorded"), ("nearest", "recorded")] * 3
     assert [speedup for name, _, speedup in rows if name == "default"] == ["1.000"] * 3
     assert all(float(speedup) > 1.1 for name, _, speedup in rows if name == "nearest")
+    assert [f"{r['fresh_speedup_geomean']:.3f}" for r in outcome.rows] == [speedup for *_, speedup in rows]
+    assert all(r["fresh_speedup_geomean_lo"] < r["fresh_speedup_geomean_hi"] for r in outcome.rows[1::2])
+    assert {(r["vendor"], r["vendor_speedup_geomean"], r["vendor_problems"]) for r in outcome.rows} == {(None, None, 0)}
     _, timed = benchmarks(tmp_path)
     kernels = [name for name in timed if name.startswith("test_kernel")]
     assert {name.split("[")[1].split("-")[0] for name in kernels} == {"s8", "s4", "b1"}

@@ -126,14 +126,12 @@ def test_board_without_submissions_says_how_to_write_some(tmp_path):
     assert "tilearena submit" in info.value
 
 
-def test_board_without_its_recording_still_ranks(arena):
+def test_board_without_the_recording_shows_no_figure_and_says_why(arena):
     arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8")])
-    arena.submit("default", 0, [arena.key("lowbit-random", "s8")])
     next(arena.root.glob("baselines/**/lowbit-random/gemm.paper9.s8.cold.parquet")).unlink()
     page = _page(arena.root)
-    assert "cannot be shown" in page.error[0].value
-    assert any("no such recording" in text.value for text in page.text)
-    assert list(page.table[0].value["predictor"]) == ["gbdt 1", "default 1 (baseline)"]
+    assert len(page.table) == 0
+    assert any("cannot be recomputed" in text.value and "no such recording" in text.value for text in page.text)
 
 
 def test_board_shows_submissions_of_another_root(arena, tmp_path_factory):
@@ -146,13 +144,19 @@ def test_board_shows_submissions_of_another_root(arena, tmp_path_factory):
     assert len(page.get("plotly_chart")) == 2
 
 
-def test_board_says_which_picks_belong_to_another_recording(arena):
+def test_board_recomputes_figures_when_a_recording_changes(arena):
     arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8")])
+    arena.submit("constant", 0, [arena.key("networks", "s8")])
+    assert _page(arena.root).selectbox("spec").options == ["lowbit-random", "networks"]
     arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=9)
     page = _page(arena.root)
-    assert "gbdt 1 was judged by another recording than the one here, so it is not drawn." in [
-        t.value for t in page.text
-    ]
+    assert list(page.table[0].value["predictor"]) == ["constant 1 (baseline)"]
+    assert any("gbdt/1.json: s8/cold/random: fingerprints.test is claimed as" in text.value for text in page.text)
+
+
+def test_board_says_that_no_row_is_verified(arena):
+    arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8")])
+    assert any("the picks were not refitted, so no row is verified" in text.value for text in _page(arena.root).caption)
 
 
 def test_serve_stays_on_this_machine_and_sends_nothing(tmp_path):

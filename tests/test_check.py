@@ -1,4 +1,5 @@
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tilearena import judge, submission
 from tilearena.check import NOT_RECOMPUTED, check, stored_picks
 from tilearena.errors import SubmissionError
+from tilearena.evaluate import Subject, evaluate
 from tilearena.leaderboard.table import submission_paths
 from tilearena.picks import picks_fingerprint, write_picks
+from tilearena.plugins import code_fingerprint
 from tilearena.score import FIGURES
 from tilearena.submission import read
 
@@ -111,11 +115,29 @@ def test_check_names_a_changed_key(arena, written, name, claim, true):
     assert [(f.field, f.claimed, f.recomputed) for f in found] == [(f"key.{name}", claim, true or "lowbit-random")]
 
 
-def test_check_names_a_changed_seed(arena, written):
-    change(written, 0, "seed", to=1)
-    fields = {f.field for f in check(written, arena.root)}
-    assert "top1_lo" in fields or "regret_mean_lo" in fields
-    assert "top1" not in fields
+def test_check_refuses_another_seed_even_if_all_figures_follow_from_it(arena):
+    key = arena.key("lowbit-random", "s8")
+    subject = Subject(key.spec, key.space, key.dtype, key.protocol, key.device, key.split)
+    scored = evaluate(arena.root, subject, ["constant"], seed=1)
+    path = submission.write(arena.root, scored, submitter="lucky", created_at=datetime.now(UTC))
+    (finding,) = check(path, arena.root)
+    assert (finding.field, finding.claimed, finding.recomputed) == ("seed", 1, 0)
+
+
+def test_check_does_not_ask_for_the_code(arena, written):
+    assert change(written, 0, "code_fingerprint", to="f" * 16) == code_fingerprint("gbdt")
+    change(written, 1, "code_fingerprint", to=None)
+    assert check(written, arena.root) == []
+
+
+@pytest.mark.parametrize(("kind", "shipped"), [("workload", "lowbit-random"), ("space", "paper9")])
+def test_check_refuses_a_recording_of_another_workload_or_space_of_that_name(
+    arena, written, kind, shipped, monkeypatch
+):
+    model = getattr(judge, f"load_{kind}")(shipped)
+    monkeypatch.setattr(judge, f"load_{kind}", lambda name: model.model_copy(update={"version": 9}))
+    with pytest.raises(SubmissionError, match=rf"is of another {kind} '{shipped}' \(fingerprint {model.fingerprint}\)"):
+        check(written, arena.root)
 
 
 def test_check_finds_every_single_changed_first_pick(arena, written):
@@ -163,7 +185,7 @@ def test_check_names_a_recording_that_changed(arena, written):
 
 
 def test_check_refuses_a_top2_above_the_ceiling(arena):
-    shapes = arena.shapes(400, seed=2)
+    shapes = np.unique(arena.shapes(400, seed=2), axis=0)
     arena.record("lowbit-random", "s8", shapes)
     arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True)
     key = arena.key("lowbit-random", "s8")
@@ -177,7 +199,7 @@ def test_check_refuses_a_top2_above_the_ceiling(arena):
 def test_stored_picks_are_those_written_for_the_same_sources(arena, written):
     key = arena.key("lowbit-random", "s8")
     scored = arena.scored(key, 0.01)
-    result, picks = stored_picks(arena.root, key, scored.fingerprints, 0)
+    result, picks = stored_picks(arena.root, key, scored.fingerprints, 0, scored.code_fingerprint)
     np.testing.assert_array_equal(picks, scored.picks)
     assert result.figures["predict_us"] == 3.5
 
@@ -186,25 +208,42 @@ def test_stored_picks_are_those_written_for_the_same_sources(arena, written):
 def test_stored_picks_need_every_fingerprint(arena, written, name):
     key = arena.key("lowbit-random", "s8")
     fingerprints = arena.scored(key, 0.01).fingerprints.model_copy(update={name: "f" * 16})
-    assert stored_picks(arena.root, key, fingerprints, 0) is None
+    assert stored_picks(arena.root, key, fingerprints, 0, code_fingerprint("gbdt")) is None
 
 
-def test_stored_picks_need_the_same_seed_version_and_split(arena, written):
-    key = arena.key("lowbit-random", "s8")
+def test_stored_picks_need_the_same_seed_code_predictor_and_split(arena, written):
+    key, code = arena.key("lowbit-random", "s8"), code_fingerprint("gbdt")
     fingerprints = arena.scored(key, 0.01).fingerprints
-    assert stored_picks(arena.root, key, fingerprints, 1) is None
-    assert stored_picks(arena.root, key.model_copy(update={"version": "2"}), fingerprints, 0) is None
-    assert stored_picks(arena.root, key.model_copy(update={"predictor": "mlp"}), fingerprints, 0) is None
-    assert stored_picks(arena.root, key.model_copy(update={"split": "models"}), fingerprints, 0) is None
+    assert stored_picks(arena.root, key, fingerprints, 0, code) is not None
+    assert stored_picks(arena.root, key, fingerprints, 1, code) is None
+    assert stored_picks(arena.root, key, fingerprints, 0, "f" * 16) is None
+    assert stored_picks(arena.root, key.model_copy(update={"predictor": "mlp"}), fingerprints, 0, code) is None
+    assert stored_picks(arena.root, key.model_copy(update={"split": "models"}), fingerprints, 0, code) is None
+
+
+def test_stored_picks_of_code_without_source_are_not_offered(arena, written):
+    key = arena.key("lowbit-random", "s8")
+    change(written, 0, "code_fingerprint", to=None)
+    assert stored_picks(arena.root, key, arena.scored(key, 0.01).fingerprints, 0, None) is None
+
+
+def test_stored_picks_are_found_by_code_whatever_the_version(arena, written):
+    key, code = arena.key("lowbit-random", "s8"), code_fingerprint("gbdt")
+    arena.submit("gbdt", 0.5, [key.model_copy(update={"version": "2"})])
+    change(written.with_name("2.json"), 0, "code_fingerprint", to="f" * 16)
+    result, _ = stored_picks(arena.root, key, arena.scored(key, 0.01).fingerprints, 0, code)
+    assert result.key.version == "1"
+    result, _ = stored_picks(arena.root, key, arena.scored(key, 0.01).fingerprints, 0, "f" * 16)
+    assert result.key.version == "2"
 
 
 def test_stored_picks_do_not_offer_failures_or_damaged_files(arena, written):
     key = arena.key("lowbit-random", "s8")
     fingerprints = arena.scored(key, 0.01).fingerprints
     written.with_suffix(".parquet").write_bytes(b"PAR1")
-    assert stored_picks(arena.root, key, fingerprints, 0) is None
+    assert stored_picks(arena.root, key, fingerprints, 0, code_fingerprint("gbdt")) is None
     arena.submit("gbdt", 0, [key], reason="it raised")
-    assert stored_picks(arena.root, key, fingerprints, 0) is None
+    assert stored_picks(arena.root, key, fingerprints, 0, code_fingerprint("gbdt")) is None
 
 
 @pytest.fixture
@@ -215,7 +254,9 @@ def honest(arena, written):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     value=st.none() | st.integers() | st.floats() | st.text(max_size=8),
-    field=st.sampled_from(["key", "fingerprints", "figures", "seed", "status", "reason", "picks_fingerprint"]),
+    field=st.sampled_from(
+        ["key", "fingerprints", "figures", "seed", "status", "reason", "picks_fingerprint", "code_fingerprint"]
+    ),
     data=st.data(),
 )
 def test_check_of_a_mangled_result_raises_only_submission_errors(honest, field, value, data):

@@ -44,7 +44,7 @@ def test_verb_has_help(run, verb):
 def test_verbs_are_those_that_others_script_against():
     stable = {"devices", "specs", "build", "measure", "score", "bench", "submit", "check", "board", "predictors"}
     assert set(VERBS) == stable
-    with_figures = {"devices", "specs", "predictors", "build", "measure", "score", "check"}
+    with_figures = {"devices", "specs", "predictors", "build", "measure", "score", "check", "bench"}
     assert {verb for verb in VERBS if "--json" in options(verb)} == with_figures
     score = {"--spec", "--device", "--space", "--protocol", "--split", "--dtype", "--predictor", "--refit", "--json"}
     assert score <= set(options("score"))

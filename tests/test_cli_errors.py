@@ -101,6 +101,10 @@ def test_unknown_value_is_named(refusal, option, value, sentence):
             ["score", "--spec", "quick", "--device", "nvidia-h200", "--time-limit", "0"],
             "Invalid value for '--time-limit'",
         ),
+        (
+            ["submit", "--spec", "quick", "--device", "nvidia-h200", "--submitter", "me", "--seed", "1"],
+            "No such option",
+        ),
         (["measure", "quick", "--gpu", "-1"], "Invalid value for '--gpu'"),
         (["build", "quick", "--arch", "80", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["build", "quick", "--arch", "hopper"], "Invalid value for '--arch'"),
@@ -116,6 +120,14 @@ def test_wrong_usage_names_the_option(run, arguments, said):
 
 def test_unknown_arch_is_refused(refusal):
     assert "--arch 75 is unknown; choose from 80, 86, 89, 90" in refusal("build", "quick", "--arch", "75")
+
+
+def test_workload_of_a_recorded_name_and_another_content_is_refused(refusal, arena, tmp_path):
+    path = tmp_path / "other.yaml"
+    path.write_text(SPEC.replace("mine", "lowbit-random"))
+    message = refusal("score", "--spec", path, "--device", "synthetic-device", "--root", arena.root)
+    assert "lowbit-random (synthetic-device, s8, cold) is of another workload 'lowbit-random'" in message
+    assert message.endswith("record it again, or use the version that was recorded\n")
 
 
 def test_truncated_recording_is_refused(refusal, data):

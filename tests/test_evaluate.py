@@ -1,10 +1,13 @@
 """Scoring predictors on recordings: which pick fits are stored, which are trained, and who failed."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from tilearena import predict
+from tilearena import judge, predict, submission
 from tilearena.errors import PredictorError, RecordingError, SpecError
 from tilearena.evaluate import Subject, evaluate
+from tilearena.spec import load_space, load_workload
 
 LOWBIT = Subject("lowbit-random", "paper9", "s8", "cold", "synthetic-device", "random")
 NETWORKS = Subject("networks", "paper9", "s8", "cold", "synthetic-device", "models")
@@ -91,12 +94,59 @@ def test_refit_another_seed_or_another_recording_trains(arena, trained):
     assert trained == ["constant"] * 3
 
 
-def test_third_party_predictor_is_always_trained(arena, third_party, trained):
+def test_third_party_predictor_is_trained_again_once_its_code_changed(arena, third_party, trained, tmp_path):
     third_party("theirs", "return np.zeros((len(problems), len(task.templates)))")
-    arena.submit("theirs", 0.05, [arena.key("lowbit-random", "s8")])
+    (first,) = evaluate(arena.root, LOWBIT, ["theirs"])
+    assert (trained, (first.picks[:, 0] == 0).all()) == (["theirs"], True)
+    path = submission.write(arena.root, [first], submitter="me", created_at=datetime.now(UTC))
+    (stored,) = evaluate(arena.root, LOWBIT, ["theirs"])
+    assert (trained, stored.score) == (["theirs"], first.score)
+    source = tmp_path / "site-theirs" / "theirs_plugin.py"
+    source.write_text(source.read_text().replace("np.zeros(", "-np.arange(9.0) * np.ones("))
+    (changed,) = evaluate(arena.root, LOWBIT, ["theirs"])
+    assert (trained, (changed.picks[:, 0] == 8).all()) == (["theirs"] * 2, True)
+    assert changed.score.key.version == path.stem == "1"
+
+
+def test_stored_picks_are_looked_up_without_running_the_plugin(arena, third_party, tmp_path):
+    third_party("theirs", "return 1")
+    (tmp_path / "site-theirs" / "theirs_plugin.py").write_text("import os; os._exit(3)\n")
     (found,) = evaluate(arena.root, LOWBIT, ["theirs"])
-    assert trained == ["theirs"]
-    assert (found.picks[:, 0] == 0).all()
+    assert "ended its process without an answer (exit code 3)" in found.score.reason
+
+
+def other(model):
+    """The same name with another content."""
+    return model.model_copy(update={"version": model.version + 1})
+
+
+@pytest.mark.parametrize("kind", ["workload", "space"])
+def test_recording_of_another_workload_or_space_is_refused(arena, kind):
+    meant = {"workload": load_workload("lowbit-random"), "space": load_space("paper9")}
+    (scored,) = evaluate(arena.root, LOWBIT, ["constant"], **meant)
+    assert scored.score.status == "ok"
+    with pytest.raises(RecordingError) as caught:
+        evaluate(arena.root, LOWBIT, ["constant"], **meant | {kind: other(meant[kind])})
+    assert str(caught.value) == (
+        "the recording of lowbit-random (synthetic-device, s8, cold) is of another "
+        f"{kind} {meant[kind].name!r} (fingerprint {meant[kind].fingerprint}) than is meant "
+        f"({other(meant[kind]).fingerprint}); record it again, or use the version that was recorded"
+    )
+
+
+def test_training_recording_of_another_workload_is_refused(arena, monkeypatch):
+    shipped = judge.load_workload
+    changed = {"lowbit-random": other(shipped("lowbit-random"))}
+    monkeypatch.setattr(judge, "load_workload", lambda name: changed.get(name) or shipped(name))
+    with pytest.raises(RecordingError, match=r"the recording of lowbit-random .* is of another workload"):
+        evaluate(arena.root, NETWORKS, ["constant"], workload=shipped("networks"))
+
+
+def test_recording_of_a_workload_that_does_not_ship_is_scored(arena, monkeypatch):
+    monkeypatch.setattr(judge, "workload_names", lambda: ["networks"])
+    monkeypatch.setattr(judge, "load_workload", lambda name: pytest.fail(f"{name} does not ship"))
+    (scored,) = evaluate(arena.root, LOWBIT, ["constant"])
+    assert scored.score.status == "ok"
 
 
 def test_damaged_stored_picks_are_ignored(arena, trained):

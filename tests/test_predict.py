@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilearena import predict
 from tilearena.conformance import synthetic_table, synthetic_task
 from tilearena.dataset import Table
 from tilearena.errors import PredictorError
 from tilearena.predict import UNKNOWN_VERSION, Prediction, cross_fit, fit_predict
+from tilearena.predict_child import write_job
 from tilearena.score import constant_pick
 from tilearena.splits import Fold, plan
 
@@ -86,15 +88,50 @@ def test_predict_us_is_the_time_per_problem(install):
     assert run().predict_us == pytest.approx(0.05e6 / 12, rel=0.5)
 
 
-def test_child_gets_training_times_only(install):
+def test_child_gets_training_times_only(install, monkeypatch):
+    written = []
+
+    def noting(folder, job):
+        write_job(folder, job)
+        assert sorted(os.listdir(folder)) == ["job.json", "job.npz"]
+        with np.load(folder / "job.npz") as stored:
+            written.append(dict(stored.items()))
+
+    monkeypatch.setattr(predict, "write_job", noting)
+    install(PLUGIN.format(body="assert 'TILEARENA_ROOT' not in os.environ\n        return np.zeros((P, T))"))
+    assert run().reason == ""
+    assert len(written) == len(FOLDS) == 5
+    for job, fold in zip(written, FOLDS, strict=True):
+        tested = TABLE.time_ns[fold.test_rows]
+        assert job.keys() == {"train", "time_ns", "problems"}
+        assert (job["problems"] == TABLE.problems[fold.test_rows]).all()
+        assert not set(map(tuple, job["train"].tolist())) & set(map(tuple, job["problems"].tolist()))
+        assert job["time_ns"].shape == (48, 9)
+        assert not np.isin(tested[np.isfinite(tested)], job["time_ns"]).any()
+
+
+def test_plugin_that_remembers_other_folds_gains_nothing(install):
+    source = PLUGIN.format(
+        body="return np.array([MEMO.get(tuple(p), np.zeros(T)) for p in problems.tolist()])"
+    ).replace("self.train = train", "MEMO.update(zip(map(tuple, train.problems.tolist()), train.time_ns))")
+    install(source.replace("class Plugin:", "MEMO = {}\n\nclass Plugin:"))
+    prediction = run()
+    assert prediction.reason == ""
+    assert (prediction.picks == np.arange(8)).all()  # it knew no tested problem
+
+
+def test_plugin_that_reads_every_file_in_reach_finds_no_times(install):
     body = """
-        seen = set(map(tuple, self.train.problems.tolist()))
-        leaked = any(tuple(p) in seen for p in problems.tolist())
-        files = np.load("job.npz")
-        rows = sum(len(files[f]) for f in files.files if f.startswith("time_ns"))
-        assert not leaked and rows == 4 * 60 and "TILEARENA_ROOT" not in os.environ
+        from pathlib import Path
+        needle, read = self.train.time_ns[0].tobytes(), []
+        for place in (Path.cwd(), Path(tempfile.gettempdir()), *map(Path, sys.argv), Path("/proc/self/fd")):
+            for path in (place, *place.rglob("*")):
+                if path.is_file():
+                    read.append(path.name)
+                    assert needle not in path.read_bytes(), path
+        assert "version.json" in read and "job.json" not in read, read
         return np.zeros((P, T))"""
-    install(PLUGIN.format(body=body))
+    install(PLUGIN.format(body=body).replace("import os, sys,", "import os, sys, tempfile,"))
     assert run().reason == ""
 
 
@@ -167,6 +204,22 @@ def test_time_limit_stops_the_plugin_and_what_it_started(install, tmp_path):
     assert not marker.exists()
 
 
+def test_time_limit_is_for_all_folds_together(install):
+    source = PLUGIN.format(body="return np.zeros((P, T))").replace("self.train = train", "time.sleep(1)")
+    install(source)
+    assert_failed(run(time_limit_s=4), "predictor 'fake' took longer than 4 s and was stopped")
+
+
+def test_predict_us_is_the_median_over_folds(install):
+    slow = FOLDS[3].train.problems[0].tolist()
+    source = PLUGIN.format(body="time.sleep(self.pause)\n        return np.zeros((P, T))").replace(
+        "self.train = train", f"self.pause = 0.5 if train.problems[0].tolist() == {slow} else 0.012"
+    )
+    install(source)
+    assert [fold.train.problems[0].tolist() == slow for fold in FOLDS].count(True) == 1
+    assert run().predict_us == pytest.approx(1e3, rel=0.5)
+
+
 def test_plugin_that_ignores_signals_and_leaves_threads_behind_is_stopped(install):
     body = """
         import signal
@@ -236,7 +289,7 @@ def test_one_failing_fold_fails_the_whole_prediction(install):
         ),
         (
             PLUGIN.format(body="").replace('"7"', "7"),
-            "predictor 'fake' has version 7; it must be a non-empty string",
+            "predictor 'fake' has version 7; it must be a string of 1 to 64 letters, digits, '.', '_' and '-'",
         ),
     ],
 )

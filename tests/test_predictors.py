@@ -12,12 +12,12 @@ from tilearena.baselines.oracle import Oracle
 from tilearena.conformance import conformance, synthetic_table, synthetic_task
 from tilearena.dataset import Table
 from tilearena.errors import PredictorError
+from tilearena.figures import log_slowdown
 from tilearena.plugins import Declined, Predictor, discover, load
 from tilearena.predictors.default import DefaultTemplate
 from tilearena.predictors.features import (
     features,
     geometry,
-    log_slowdown,
     occupancy,
     registers_per_thread,
 )
@@ -226,8 +226,15 @@ def test_features_are_finite_for_extreme_shapes():
 
 
 def test_log_slowdown_counts_a_failure_as_the_slowest_that_worked():
-    time_ns = np.array([[2.0, np.inf, 4.0], [np.inf, np.inf, np.inf]])
-    assert np.allclose(log_slowdown(time_ns), [[0, np.log(2), np.log(2)], [0, 0, 0]])
+    time_ns = np.array([[2.0, np.inf, 4.0], [9.0, 3.0, 3.0]])
+    assert np.allclose(log_slowdown(time_ns), [[0, np.log(2), np.log(2)], [np.log(3), 0, 0]])
+
+
+def test_oracle_ties_templates_where_none_worked():
+    table = replace(TEST, time_ns=np.where(np.arange(len(TEST.problems))[:, None] == 3, np.inf, TEST.time_ns))
+    costs = fitted("oracle", table).costs(TEST.problems, TEST.task)
+    assert np.ptp(costs[3]) == 0
+    assert (costs.argmin(axis=1) == table.time_ns.argmin(axis=1)).all()
 
 
 @pytest.mark.parametrize(

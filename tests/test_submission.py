@@ -122,6 +122,7 @@ def test_write_makes_a_reason_one_short_line(arena):
         (["results", 0, "figures", "top2"], float("inf"), "Infinity is not a number"),
         (["results", 0, "figures", "bad name"], 1, r"key 'results\.0\.figures\.bad name"),
         (["results", 0, "fingerprints", "test"], "XYZ", r"key 'results\.0\.fingerprints\.test'"),
+        (["results", 0, "code_fingerprint"], "XYZ", r"key 'results\.0\.code_fingerprint'"),
         (["results", 0, "picks_fingerprint"], "0" * 16, "s8/cold/random: picks do not match"),
         (["version"], "2", r"results\.0\.key\.version differs"),
     ],

@@ -41,12 +41,21 @@ def row(predictor, top2, regret=0.01, status="ok", **other):
     }
 
 
+def edit(arena, predictor, change):
+    """Change the results in a submission's JSON; its path."""
+    path = arena.root / f"leaderboard/submissions/synthetic-device/lowbit-random/{predictor}/1.json"
+    manifest = json.loads(path.read_text())
+    change(manifest["results"])
+    path.write_text(json.dumps(manifest))
+    return path
+
+
 @pytest.fixture
 def board(arena):
     for predictor, noise in (("gbdt", 0.01), ("oracle", 0), ("constant", 0)):
         arena.submit(predictor, noise, [arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")])
     arena.submit("broken", 0, [arena.key("lowbit-random", "s8")], reason="it raised")
-    return load(arena.root)
+    return load(arena.root, arena.root)
 
 
 def test_load_has_a_row_for_every_result(arena, board):
@@ -64,14 +73,14 @@ def test_load_lists_a_bad_submission_and_keeps_the_others(arena, board):
     bad = arena.root / "leaderboard/submissions/synthetic-device/lowbit-random/mlp/1.json"
     bad.parent.mkdir()
     bad.write_text("{}")
-    after = load(arena.root)
+    after = load(arena.root, arena.root)
     assert after.rows == board.rows
     (sentence,) = after.refused
     assert sentence.startswith(f"{bad}: schema version None")
 
 
 def test_load_of_an_empty_root_is_empty(tmp_path):
-    assert load(tmp_path).rows == []
+    assert load(tmp_path, tmp_path).rows == []
 
 
 def test_views_keep_emulated_results_apart(board):
@@ -114,15 +123,63 @@ def test_ranking_of_real_rows_leads_with_the_oracle(board):
 def test_picks_of_a_row_are_those_of_its_recording(arena, board):
     gbdt = ranking(board.rows, S8)[1]
     recording = dataset.read(recording_path(arena.root, S8))
-    picks = picks_of(arena.root, gbdt, recording)
+    picks = picks_of(arena.root, gbdt)
     assert picks.shape == (40, 8)
     assert regrets(recording.table, picks).mean() == pytest.approx(gbdt["regret_mean"], rel=1e-12)
 
 
-def test_picks_for_another_recording_are_not_shown(arena, board):
-    gbdt = ranking(board.rows, S8)[1]
+@pytest.mark.parametrize(
+    ("field", "forged", "claimed"),
+    [("top2", 1.0, "1.0"), ("regret_mean", 0.0, "0.0"), ("n_failed", 1, "1"), ("top2", None, "None")],
+)
+def test_load_refuses_forged_figures_and_keeps_the_other_submissions(arena, board, field, forged, claimed):
+    path = edit(arena, "gbdt", lambda results: results[0]["figures"].update({field: forged}))
+    after = load(arena.root, arena.root)
+    assert after.rows == [r for r in board.rows if r["predictor"] != "gbdt"]
+    (sentence,) = after.refused
+    honest = next(r for r in board.rows if r["predictor"] == "gbdt")[field]
+    assert sentence == f"{path}: s8/cold/random: {field} is claimed as {claimed}, recomputed {honest}"
+
+
+def test_load_counts_the_other_fields_that_do_not_hold(arena, board):
+    edit(arena, "gbdt", lambda results: results[1]["figures"].update({"top1": 1.0, "top2": 1.0}))
+    (sentence,) = load(arena.root, arena.root).refused
+    assert ": s4/cold/random: top1 is claimed as 1.0" in sentence
+    assert sentence.endswith(" (and 1 more)")
+
+
+def test_load_shows_intervals_as_claimed(arena, board):
+    edit(arena, "gbdt", lambda results: results[0]["figures"].update({"top2_lo": 0.125}))
+    after = load(arena.root, arena.root)
+    assert after.refused == []
+    assert next(r for r in after.rows if r["predictor"] == "gbdt")["top2_lo"] == 0.125
+
+
+def test_load_refuses_picks_that_know_the_answers(arena):
+    shapes = np.unique(arena.shapes(400, seed=2), axis=0)
+    arena.record("lowbit-random", "s8", shapes)
+    arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True)
+    for predictor in ("gbdt", "oracle"):
+        arena.submit(predictor, 0, [arena.key("lowbit-random", "s8")])
+    after = load(arena.root, arena.root)
+    assert [(r["predictor"], r["top2"]) for r in after.rows] == [("oracle", 1.0)]
+    sentence = next(s for s in after.refused if "gbdt" in s)
+    assert "top2 is claimed as at least 1.0, recomputed impossible, since ceiling_top2 is at most 0." in sentence
+
+
+def test_load_refuses_what_was_judged_by_another_recording(arena, board):
     arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=9)
-    assert picks_of(arena.root, gbdt, dataset.read(recording_path(arena.root, S8))) is None
+    after = load(arena.root, arena.root)
+    assert after.rows == []
+    assert len(after.refused) == 4
+    assert all("fingerprints.test is claimed as" in sentence for sentence in after.refused)
+
+
+def test_load_refuses_what_has_no_recording(arena, board):
+    recording_path(arena.root, S8).unlink()
+    after = load(arena.root, arena.root)
+    assert after.rows == []
+    assert all("s8/cold/random cannot be recomputed" in sentence for sentence in after.refused)
 
 
 @pytest.fixture
