@@ -1,6 +1,6 @@
 """The main job: score every predictor on recordings, or on this machine's GPU, and leave submissions behind."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,8 +16,8 @@ from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.bench_live import LiveResult
 from tilearena.bench_timings import Kernel, Subjects, timed_predictors
 from tilearena.device import Telemetry
-from tilearena.errors import MeasureError, NoGpuError
-from tilearena.evaluate import Subject, evaluate
+from tilearena.errors import MeasureError, NoGpuError, TilearenaError
+from tilearena.evaluate import Subject, evaluate_each
 from tilearena.judge import Sources
 from tilearena.measure import Session
 from tilearena.plugins import PRIVILEGED
@@ -25,12 +25,12 @@ from tilearena.progress import progress_bar
 from tilearena.records import Device, Dtype, ProtocolName
 from tilearena.report import failures, live_table, score_table
 from tilearena.runner import Runner
-from tilearena.score import Score
 from tilearena.spec import load_space, load_workload
 from tilearena.submission import Scored
 
 REPLAYED = ("quick", "lowbit-random")
 LIVE = "quick"
+SUBMITTER = "tilearena bench"
 #: Problems of each dtype whose kernels are also timed through pytest-benchmark.
 TIMED_PROBLEMS = 12
 
@@ -58,35 +58,38 @@ class Outcome:
 
 def replay(options: Options, device: str, specs: Sequence[str], console: Console) -> Outcome:
     """Train and score all predictors on the recordings of ``device``."""
+    space = load_space(options.space)
     scored: list[Scored] = []
-    for spec in specs:
-        for dtype in load_workload(spec).dtypes:
-            subject = Subject(spec, options.space, dtype, options.protocol, device, "random")
-            with progress_bar(f"score {spec} {dtype}") as progress:
-                scored += evaluate(
-                    options.data,
-                    subject,
-                    options.predictors,
-                    refit=True,
-                    seed=options.seed,
-                    time_limit_s=options.time_limit_s,
-                    progress=progress,
-                )
+    refused: list[TilearenaError] = []
+    for workload in map(load_workload, specs):
+        found = evaluate_each(
+            options.data,
+            [Subject(workload.name, space.name, d, options.protocol, device, "random") for d in workload.dtypes],
+            options.predictors,
+            workload=workload,
+            space=space,
+            refit=True,
+            seed=options.seed,
+            time_limit_s=options.time_limit_s,
+        )
+        scored += found[0]
+        refused += found[1]
     header = Sources.open(options.data, scored[-1].score.key).test.header
     title = f"{header.device.product}, recorded {header.started_at[:10]}, driver {header.device.driver}; 5-fold"
     key = scored[0].score.key
     subjects = Subjects(Sources.open(options.data, key).test.table, key, timed_predictors(options.predictors))
     good = bench_timings.run(subjects, options.out / "benchmarks", "replay")
-    paths = write_submissions(options.out, scored, "tilearena bench")
+    paths = write_submissions(options.out, scored, SUBMITTER)
     console.print(score_table([s.score for s in scored], title))
-    _print_failures(console, [s.score for s in scored])
+    _print_failures(console, [*refused, *failures([s.score for s in scored])])
     console.print(f"{len(paths)} submissions are below {submission.folder(options.out)}; to browse them:")
     console.print(f"  tilearena board --root {options.data} --submissions {options.out}", soft_wrap=True)
-    return Outcome([s.score.flat() for s in scored], good and all(s.score.status == "ok" for s in scored))
+    good = good and not refused and all(s.score.status == "ok" for s in scored)
+    return Outcome([s.score.flat() for s in scored], good)
 
 
-def _print_failures(console: Console, scores: Sequence[Score]) -> None:
-    for sentence in failures(scores):
+def _print_failures(console: Console, sentences: Iterable[object]) -> None:
+    for sentence in sentences:
         # a plugin's message may hold brackets, which are no markup of ours
         console.print(f"failed: {sentence}", style="red", markup=False)
 
@@ -170,7 +173,7 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
     )
     good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
     console.print(live_table(results, VENDOR, title))
-    _print_failures(console, [r.first for r in results])
+    _print_failures(console, failures([r.first for r in results]))
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
     rows = [r.flat() | {"vendor": VENDOR if r.vendor_problems else None} for r in results]

@@ -110,10 +110,13 @@ def run(subjects: Subjects, storage: Path, name: str) -> bool:
     # what is meant for another pytest around this one, e.g. xdist's, is not for this
     outer = {variable: os.environ.pop(variable) for variable in list(os.environ) if variable.startswith("PYTEST_")}
     try:
-        return pytest.main([__file__, *flags], plugins=[subjects]) == 0
+        code = pytest.main([__file__, *flags], plugins=[subjects])
     finally:
         os.environ.update(outer)
         subjects.close()
+    if code == pytest.ExitCode.INTERRUPTED:  # pytest keeps Ctrl-C to itself
+        raise KeyboardInterrupt
+    return code == 0
 
 
 @pytest.mark.benchmark(group="predict (host time, whole table)", max_time=0.5)

@@ -11,18 +11,17 @@ from tilearena import bench as benches
 from tilearena import dataset, live
 from tilearena.check import NOT_RECOMPUTED, check
 from tilearena.cli_options import Device, Dtypes, Json, Predictors, Root, Seed, TimeLimit, console, one_of, print_json
-from tilearena.errors import NoGpuError, SubmissionError
-from tilearena.evaluate import Subject, evaluate
+from tilearena.errors import NoGpuError, SubmissionError, TilearenaError, one_line
+from tilearena.evaluate import Subject, evaluate_each
 from tilearena.manifest import SEED
 from tilearena.plugins import discover
-from tilearena.progress import progress_bar
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
 from tilearena.report import failures, score_table
 from tilearena.root import find_root
 from tilearena.score import Score
 from tilearena.spec import Workload, load_space, load_workload
 from tilearena.splits import NETWORKS, SPLITS, Split
-from tilearena.submission import Scored
+from tilearena.submission import Scored, prepare
 
 
 def _evaluate(
@@ -35,27 +34,24 @@ def _evaluate(
     splits: tuple[str, ...],
     predictors: list[str] | None,
     **options: Any,
-) -> list[Scored]:
+) -> tuple[list[Scored], list[TilearenaError]]:
     workload = load_workload(spec)
     templates = load_space(space)
     names = one_of("--predictor", predictors, tuple(discover()))
-    scored = []
-    for protocol in protocols:
-        for dtype in _recorded_dtypes(folder, device, workload, templates.name, protocol, dtypes):
-            for split in splits:
-                subject = Subject(
-                    workload.name,
-                    templates.name,
-                    cast(Dtype, dtype),
-                    cast(ProtocolName, protocol),
-                    device,
-                    cast(Split, split),
-                )
-                with progress_bar(f"{spec} {dtype} {protocol} {split}") as progress:
-                    scored += evaluate(
-                        folder, subject, names, workload=workload, space=templates, progress=progress, **options
-                    )
-    return scored
+    subjects = [
+        Subject(
+            workload.name,
+            templates.name,
+            cast(Dtype, dtype),
+            cast(ProtocolName, protocol),
+            device,
+            cast(Split, split),
+        )
+        for protocol in protocols
+        for dtype in _recorded_dtypes(folder, device, workload, templates.name, protocol, dtypes)
+        for split in splits
+    ]
+    return evaluate_each(folder, subjects, names, workload=workload, space=templates, **options)
 
 
 def _recorded_dtypes(
@@ -67,8 +63,8 @@ def _recorded_dtypes(
     return known if asked else tuple(d for d in known if paths[d].is_file()) or known
 
 
-def _exit_if_failed(scores: list[Score]) -> None:
-    for sentence in (failed := failures(scores)):
+def _exit_if_failed(refused: list[TilearenaError], scores: list[Score]) -> None:
+    for sentence in (failed := [*map(str, refused), *failures(scores)]):
         print(f"tilearena: {sentence}", file=sys.stderr)
     if failed:
         raise typer.Exit(1)
@@ -89,7 +85,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score predictors on a recording; exit code 1 if one of them failed."""
-    scored = _evaluate(
+    scored, refused = _evaluate(
         find_root(root),
         spec,
         space,
@@ -107,7 +103,7 @@ def score(
         print_json([s.flat() for s in scores])
     else:
         console().print(score_table(scores, f"{spec} on {device}, split {split}"))
-    _exit_if_failed(scores)
+    _exit_if_failed(refused, scores)
 
 
 def submit(
@@ -126,7 +122,8 @@ def submit(
 ) -> None:
     """Score predictors and write one submission (JSON and Parquet) for each of them."""
     folder = find_root(root)
-    scored = _evaluate(
+    prepare(out or folder, submitter)
+    scored, refused = _evaluate(
         folder,
         spec,
         space,
@@ -141,7 +138,7 @@ def submit(
     )
     for path in benches.write_submissions(out or folder, scored, submitter):
         print(path)
-    _exit_if_failed([s.score for s in scored])
+    _exit_if_failed(refused, [s.score for s in scored])
 
 
 def check_(files: list[Path], root: Root = None, as_json: Json = False) -> None:
@@ -169,7 +166,7 @@ def check_(files: list[Path], root: Root = None, as_json: Json = False) -> None:
         print(
             error
             or "\n".join(map(str, findings))
-            or f"{path}: every figure follows from its picks (not checked: {', '.join(NOT_RECOMPUTED)})"
+            or f"{one_line(str(path))}: every figure follows from its picks (not checked: {', '.join(NOT_RECOMPUTED)})"
         )
     if as_json:
         print_json(rows)
@@ -205,6 +202,7 @@ def bench(
         seed=seed,
         time_limit_s=time_limit,
     )
+    prepare(out, benches.SUBMITTER)
     # what people read, pytest's output too, makes way for the JSON
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         outcome = _bench(options, spec, device, use_recordings)

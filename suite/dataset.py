@@ -6,7 +6,6 @@ how and with which versions the rows were taken, and holds a fingerprint of the 
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from tilearena.atomic import replacing
 from tilearena.errors import RecordingError
 from tilearena.records import (
     SLUG,
@@ -232,13 +232,8 @@ def write(path: Path, header: Header, rows: pa.Table) -> Header:
     content = content_fingerprint(header.model_dump(mode="json"), rows)
     header = header.model_copy(update={"fingerprint": content})
     metadata = {METADATA_KEY: header.model_dump_json().encode()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing(path) as scratch:
         pq.write_table(rows.replace_schema_metadata(metadata), scratch, compression="zstd", compression_level=19)
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
     return header
 
 

@@ -1,13 +1,16 @@
 """Recordings -> the scores of predictors: the path that `score`, `submit` and `bench` share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tilearena import plugins, predict
 from tilearena.check import rescore, stored_picks
+from tilearena.errors import RecordingError, SpecError, TilearenaError
 from tilearena.judge import Sources, judge
 from tilearena.predict import Prediction
+from tilearena.progress import progress_bar
 from tilearena.records import Dtype, ProtocolName
 from tilearena.score import Key
 from tilearena.space import Space
@@ -73,6 +76,27 @@ def evaluate(
         scored.append(found)
     progress(len(predictors), len(predictors), "")
     return scored
+
+
+def evaluate_each(
+    root: Path, subjects: Iterable[Subject], predictors: Sequence[str], **options: Any
+) -> tuple[list[Scored], list[TilearenaError]]:
+    """`evaluate` on each of ``subjects`` under a progress bar; also returns why some of them could not be evaluated.
+
+    Raises:
+        RecordingError, SpecError: none of them could; the first reason.
+    """
+    scored: list[Scored] = []
+    refused: list[TilearenaError] = []
+    for subject in subjects:
+        try:
+            with progress_bar(f"{subject.spec} {subject.dtype} {subject.protocol} {subject.split}") as progress:
+                scored += evaluate(root, subject, predictors, progress=progress, **options)
+        except (RecordingError, SpecError) as error:  # the other recordings may be sound
+            refused.append(error)
+    if refused and not scored:
+        raise refused[0]
+    return scored, refused
 
 
 def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: int, code: str | None) -> Scored:

@@ -19,9 +19,7 @@ Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 #: One line; no character that steers a terminal or turns the direction of text.
 Text = Annotated[
     str,
-    StringConstraints(
-        max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
-    ),
+    StringConstraints(max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"),
 ]
 Submitter = Annotated[Text, Field(min_length=1, max_length=200)]
 Number = Annotated[StrictInt | StrictFloat, Field(ge=-(1 << 53), le=1 << 53, allow_inf_nan=False)]

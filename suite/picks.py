@@ -1,7 +1,6 @@
 """Ranked picks of several results <-> one zstd Parquet file: the part of a submission that can be recomputed from."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tilearena.atomic import replacing
 from tilearena.dataset import Ints
 from tilearena.errors import SubmissionError
 from tilearena.score import N_PICKS
@@ -42,12 +42,8 @@ def write_picks(path: Path, results: Sequence[Ints]) -> None:
     columns = [np.repeat(np.arange(len(results)), lengths), np.concatenate([np.arange(n) for n in lengths])]
     columns += list(np.concatenate([padded(picks) for picks in results]).T)
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, COLUMNS, strict=True)]
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing(path) as scratch:
         pq.write_table(pa.Table.from_arrays(arrays, schema=COLUMNS), scratch, compression="zstd", compression_level=19)
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def read_picks(path: Path, data: bytes, labels: Sequence[str]) -> tuple[Ints, ...]:

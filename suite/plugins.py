@@ -120,7 +120,7 @@ def load(name: str) -> Predictor:
     """
     point = find(name)
     try:
-        predictor = point.load()()
+        predictor: Predictor = point.load()()
         complete = isinstance(predictor, Predictor)
     except ImportError as error:
         raise PredictorError(f"predictor {name!r} cannot be imported: {error}; install the extra it needs") from error

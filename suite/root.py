@@ -21,7 +21,10 @@ def find_root(given: Path | None = None) -> Path:
         if not named.is_dir():
             raise RecordingError(f"{named}: no such folder; give --root or TILEARENA_ROOT an existing one")
         return named
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise RecordingError("the current folder was removed; change to another, or give --root") from None
     for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
         if (folder / RECORDINGS).is_dir():
             return folder

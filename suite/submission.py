@@ -5,18 +5,19 @@ which ``tilearena.check`` recomputes the claims. Both are data from strangers: b
 """
 
 import json
-import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 import tilearena
+from tilearena.atomic import replacing
 from tilearena.dataset import Ints
 from tilearena.errors import SubmissionError, one_line
-from tilearena.manifest import MAX_TEXT, SCHEMA_VERSION, Fingerprints, Manifest, Result
+from tilearena.manifest import MAX_TEXT, SCHEMA_VERSION, Fingerprints, Manifest, Result, Submitter
 from tilearena.picks import picks_fingerprint, read_picks, write_picks
 from tilearena.score import Key, Score
 
@@ -71,6 +72,25 @@ def path_for(root: Path, device: str, spec: str, predictor: str, version: str) -
     return folder(root) / device / spec / predictor / f"{version}.json"
 
 
+def prepare(root: Path, submitter: str) -> None:
+    """Make sure that submissions can be written below ``root``, before the work that they come from.
+
+    Raises:
+        SubmissionError: the folder cannot be written, or no such text can name a submitter.
+    """
+    try:
+        TypeAdapter(Submitter).validate_python(submitter)
+    except ValidationError as error:
+        raise SubmissionError(f"the submitter {submitter[:40]!r} is refused: {error.errors()[0]['msg']}") from None
+    place = folder(root)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise SubmissionError(f"{place}: cannot be written ({error.strerror}); choose another folder") from None
+
+
 def write(root: Path, scored: Sequence[Scored], *, submitter: str, created_at: AwareDatetime) -> Path:
     """Write the JSON and its Parquet; returns the path of the JSON.
 
@@ -94,14 +114,9 @@ def write(root: Path, scored: Sequence[Scored], *, submitter: str, created_at: A
     except ValidationError as error:
         _refuse(f"submission of {key.predictor!r} on {key.spec!r}", error)
     path = path_for(root, key.device, key.spec, key.predictor, key.version)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     write_picks(path.with_suffix(".parquet"), [s.picks for s in scored])
-    try:
+    with replacing(path) as scratch:
         scratch.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
     return path
 
 
@@ -125,16 +140,16 @@ def read(path: Path) -> Submission:
 
 def _bytes(path: Path) -> bytes:
     """The file's content, unless it is large or reached through a link, which could lead out of the folder."""
-    for part in (path, *path.absolute().parents[:3]):
-        if part.is_symlink():
-            raise SubmissionError(f"{path}: {part.name!r} is a symbolic link; put the file itself there")
-    if not path.is_file():
-        raise SubmissionError(
-            f"{path}: no such file; a submission is a .json with a .parquet of the same name beside it"
-        )
-    if path.stat().st_size > MAX_BYTES:
-        raise SubmissionError(f"{path}: larger than {MAX_BYTES >> 20} MiB; split the submission by spec")
     try:
+        for part in (path, *path.absolute().parents[:3]):
+            if part.is_symlink():
+                raise SubmissionError(f"{path}: {part.name!r} is a symbolic link; put the file itself there")
+        if not path.is_file():
+            raise SubmissionError(
+                f"{path}: no such file; a submission is a .json with a .parquet of the same name beside it"
+            )
+        if path.stat().st_size > MAX_BYTES:
+            raise SubmissionError(f"{path}: larger than {MAX_BYTES >> 20} MiB; split the submission by spec")
         return path.read_bytes()
     except OSError as error:
         raise SubmissionError(f"{path}: cannot be read ({error.strerror})") from None

@@ -241,7 +241,7 @@ def test_oracle_ties_templates_where_none_worked():
     ("attribute", "value", "message"),
     [
         ("name", "other", "calls itself 'other'"),
-        ("version", "", "non-empty string"),
+        ("version", "", "1 to 64 letters, digits"),
         ("costs", lambda self, problems, task: np.zeros((len(problems), 1)), "answered costs of shape"),
         ("costs", lambda self, problems, task: np.full((len(problems), 9), np.nan), "not finite"),
         ("costs", lambda self, problems, task: np.random.default_rng().random((len(problems), 9)), "under the same"),

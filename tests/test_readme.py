@@ -1,0 +1,60 @@
+"""The README's result table is what the committed submissions say; ``python tests/test_readme.py`` writes it anew."""
+
+from pathlib import Path
+
+from tilearena import dataset
+from tilearena.leaderboard import table
+from tilearena.leaderboard.table import Row
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+OPEN, CLOSE = (
+    "<!-- results: tests/test_readme.py compares this table with the committed submissions -->",
+    "<!-- /results -->",
+)
+COLUMNS = [(dtype, protocol) for dtype in ("s8", "b1", "s4") for protocol in ("cold", "hot")]
+PREDICTORS = ("gbdt", "mlp", "heuristic", "nearest", "constant", "default")
+
+
+def render() -> str:
+    """The caption and the table."""
+    header = dataset.read(dataset.find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).header
+    rows = {
+        (row["dtype"], row["protocol"], row["predictor"]): row
+        for row in table.load(ROOT, ROOT).rows
+        if (row["device"], row["spec"], row["split"]) == ("nvidia-h200", "lowbit-random", "random")
+    }
+    oracle = [rows[dtype, protocol, "oracle"] for dtype, protocol in COLUMNS]
+    lines = [
+        f"{header.device.product}, {header.started_at[:10]}, driver {header.device.driver}; `lowbit-random`,",
+        "2,000 problems per dtype, 5-fold. Each cell: **top2**, regret, speedup over the default template.",
+        "",
+        "| | " + " | ".join(f"{d} {p}{' (emulated)' if d == 's4' else ''}" for d, p in COLUMNS) + " |",
+        "|---|" + "---|" * len(COLUMNS),
+        *(f"| {name} | {' | '.join(cell(rows[d, p, name]) for d, p in COLUMNS)} |" for name in PREDICTORS),
+        "| *best of nine* | " + " | ".join(f"100 %, 0 %, {row['speedup_geomean']:.3f}x" for row in oracle) + " |",
+        "| *ceiling* | " + " | ".join(ceiling(row) for row in oracle) + " |",
+    ]
+    return "\n".join(lines)
+
+
+def cell(row: Row) -> str:
+    """top2, mean regret, geometric mean of the speedup."""
+    return f"**{row['top2']:.1%}**, {row['regret_mean']:.2%}, {row['speedup_geomean']:.3f}x"
+
+
+def ceiling(row: Row) -> str:
+    """What choosing by a second recording achieves."""
+    if row["ceiling_top2"] is None:
+        return "no repeat"
+    return f"{row['ceiling_top2']:.1%}, {row['ceiling_regret_mean']:.2%}"
+
+
+def test_table_is_what_the_submissions_say() -> None:
+    text = README.read_text()
+    assert text[text.index(OPEN) + len(OPEN) : text.index(CLOSE)].strip() == render()
+
+
+if __name__ == "__main__":
+    text = README.read_text()
+    README.write_text(f"{text[: text.index(OPEN) + len(OPEN)]}\n{render()}\n{text[text.index(CLOSE) :]}")
