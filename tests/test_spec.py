@@ -11,33 +11,7 @@ from tilearena.errors import SpecError
 from tilearena.spec import export_schemas, load_space, load_workload, space_names, workload_names
 
 SPECS = Path(__file__).parents[1] / "specs"
-BASE = """\
-name: mine
-version: 1
-dtypes: [s8, b1]
-rounds: {s8: 4}
-problems:
-  - list:
-      - [1, 128, 256]
-      - [17, 136, 384]
-  - grid:
-      m: [1, 2]
-      n: [8, 16]
-      k: [128]
-  - random:
-      count: 5
-      seed: 3
-      m: {range: [1, 64]}
-      n: {range: [8, 512], multiples: [64]}
-      k: {range: [128, 512]}
-  - network:
-      name: Tiny
-      source: a paper
-      layers:
-        up: [64, 128]
-        down: [128, 256]
-      tokens: [1, 3]
-"""
+BASE = Path(__file__).with_name("golden").joinpath("workload.yaml").read_text(encoding="utf-8")
 
 
 def write(folder: Path, text: str, name: str = "mine.yaml") -> str:
