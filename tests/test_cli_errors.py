@@ -152,13 +152,15 @@ def test_recording_of_another_schema_version_is_refused(refusal, data):
         ("raise ValueError('no such tile')", "no such tile"),
         ("return np.full((len(problems), len(task.templates)), np.nan)", "no problem has a first pick that runs"),
         ("return np.zeros((1, 1))", "predictor 'bad'"),
-        ("import time; time.sleep(60)", "predictor 'bad' took longer than 3 s and was stopped"),
+        ("import time; time.sleep(600)", "predictor 'bad' took longer than 20 s and was stopped"),
     ],
     ids=["raises", "nan", "shape", "forever"],
 )
 def test_bad_predictor_is_listed_as_failed_and_the_others_are_kept(run, third_party, body, sentence):
     third_party("bad", body)
-    asked = ("--dtype", "s8", "--predictor", "bad", "--predictor", "constant", "--time-limit", "3")
+    asked = ("--dtype", "s8", "--predictor", "bad", "--predictor", "constant")
+    # generous, since the other one must end in time on a busy machine too
+    asked += ("--time-limit", "20" if "sleep" in body else "120")
     code, out, err = run("score", "--spec", "quick", "--device", "nvidia-h200", *asked, "--json")
     bad, constant = json.loads(out)
     assert code == 1
