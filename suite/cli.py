@@ -77,7 +77,7 @@ def predictors(as_json: Json = False) -> None:
 
 @app.command()
 def board(
-    port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port on this machine.")] = 8501,
     headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser.")] = False,
     submissions: Annotated[
         Path | None, typer.Option(help="Root of the submissions, e.g. results after a bench. Default: --root.")

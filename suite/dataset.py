@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import ValidationError
+from pydantic import Field, FiniteFloat, ValidationError
 
 from tilearena.atomic import replacing
 from tilearena.errors import RecordingError
@@ -35,10 +35,12 @@ from tilearena.records import (
     Support,
     Template,
 )
-from tilearena.row_fault import row_fault
+from tilearena.row_fault import candidate_fault, row_fault
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"tilearena"
+#: A few bytes of Parquet can stand for very many values.
+MAX_VALUES = 1 << 28
 COLUMNS = pa.schema(
     [
         ("m", pa.int32()),
@@ -84,7 +86,7 @@ class Header(Record):
     started_at: str
     wall_time_s: float
     empty_interval_ns: float | None
-    noise_floor: float | None
+    noise_floor: Annotated[FiniteFloat, Field(ge=0)] | None
     versions: dict[str, str]
     telemetry: dict[str, Any]
     fingerprint: str = ""
@@ -246,21 +248,26 @@ def read(path: Path) -> Recording:
     if not path.is_file():
         raise RecordingError(f"{path}: no such recording; `tilearena devices` lists what there is")
     try:
-        rows = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            if sum(g.column(i).num_values for g in groups for i in range(g.num_columns)) > MAX_VALUES:
+                raise RecordingError(f"{path}: holds more than {MAX_VALUES} values; record fewer problems")
+            rows = file.read()
         rows.validate(full=True)
-        names = rows.schema.names
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
     header, raw = _read_header(path, (rows.schema.metadata or {}).get(METADATA_KEY))
     rows = rows.replace_schema_metadata(None)
     if not rows.schema.equals(COLUMNS):
-        raise RecordingError(f"{path}: columns are {names}, expected {COLUMNS.names} with their types")
+        raise RecordingError(f"{path}: columns are {rows.schema.names}, expected {COLUMNS.names} with their types")
     for name in COLUMNS.names:
         if rows[name].null_count or (name == "elapsed_ns" and pc.list_flatten(rows[name]).null_count):
             raise RecordingError(f"{path}: column {name} has empty cells; fetch it again")
     if content_fingerprint(raw, rows) != header.fingerprint:
         raise RecordingError(f"{path}: its content does not match its fingerprint {header.fingerprint}; fetch it again")
-    if fault := row_fault(rows, header.dtype, header.protocol, len(header.candidates)):
+    kinds = [(c.origin, c.template) for c in header.candidates]
+    fault = candidate_fault(kinds, header.default, header.dtype, header.bit_op)
+    if fault := fault or row_fault(rows, header.dtype, header.protocol, len(kinds)):
         raise RecordingError(f"{path}: {fault}")
     return Recording(header, rows)
 
@@ -271,12 +278,13 @@ def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]
     try:
         raw = json.loads(text)
         version = raw.get("schema_version")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise RecordingError(f"{path}: the tilearena header is not a JSON object") from None
     if version != SCHEMA_VERSION:
         newer = isinstance(version, int) and version > SCHEMA_VERSION
         advice = "update tilearena" if newer else "record it again: no upgrade from that version exists"
-        raise RecordingError(f"{path}: schema version {version!r}, this tilearena reads {SCHEMA_VERSION}; {advice}")
+        shown = ascii(version)[:40]
+        raise RecordingError(f"{path}: schema version {shown}, this tilearena reads {SCHEMA_VERSION}; {advice}")
     try:
         return Header.model_validate(raw), raw
     except ValidationError as error:

@@ -27,18 +27,18 @@ class Sources:
         """Read them below ``root``.
 
         Raises:
-            RecordingError: one is missing or damaged.
+            RecordingError: one is missing, damaged, or of something else than its path says.
             SpecError: the split does not suit the spec.
         """
 
         def at(spec: str, repeat: bool = False) -> Path:
             return dataset.find_path(root, key.device, spec, key.space, key.dtype, key.protocol, key.op, repeat)
 
-        test = dataset.read(at(key.spec))
+        test = _read(root, at(key.spec))
         train_spec = train_spec_for(key.split, key.spec)
-        train = test if train_spec == key.spec else dataset.read(at(train_spec))
+        train = test if train_spec == key.spec else _read(root, at(train_spec))
         repeat = at(key.spec, repeat=True)
-        return cls(test, train, dataset.read(repeat) if repeat.exists() else None)
+        return cls(test, train, _read(root, repeat, repeat=True) if repeat.exists() else None)
 
     def require(self, workload: Workload | None = None, space: Space | None = None) -> None:
         """Refuse recordings of something else than their names mean now.
@@ -61,6 +61,14 @@ class Sources:
     def fingerprints(self) -> Fingerprints:
         """What a result computed from these must claim."""
         return Fingerprints.of(self.test, self.train, self.repeat)
+
+
+def _read(root: Path, path: Path, *, repeat: bool = False) -> Recording:
+    recording = dataset.read(path)
+    place = dataset.path_for(root, recording.header, repeat=repeat)
+    if place != path:
+        raise RecordingError(f"{path}: by its content it belongs in {place}; move it there")
+    return recording
 
 
 def _shipped_workload(name: str) -> Workload | None:

@@ -1,9 +1,26 @@
-"""Rows that no measurement gives: the checks that a recording must pass whoever made it."""
+"""Candidates and rows that no measurement gives: the checks that a recording must pass whoever made it."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, Dtype, Protocol, Status
+from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, BitOp, Dtype, Protocol, Status, Template
+
+
+def candidate_fault(
+    candidates: Sequence[tuple[str, Template | None]], default: int, dtype: Dtype, bit_op: BitOp | None
+) -> str | None:
+    """Why no recording of ``dtype`` can have these ``candidates`` (origin, template); None if one can."""
+    count = sum(origin == "template" for origin, _ in candidates)
+    if any(origin != "template" for origin, _ in candidates[:count]):
+        return "a template comes after a control or a vendor's kernel"
+    if not 0 <= default < count:
+        return f"its default is {default}, but it has {count} templates"
+    for i, (origin, template) in enumerate(candidates):
+        if origin != "vendor" and (template is None or (template.dtype, template.bit_op) != (dtype, bit_op)):
+            return f"candidate {i} is no template of {dtype}"
+    return None
 
 
 def row_fault(rows: pa.Table, dtype: Dtype, protocol: Protocol, n_candidates: int) -> str | None:
