@@ -1,5 +1,6 @@
 """The main job: score every predictor on recordings, or on this machine's GPU, and leave submissions behind."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
     scored: list[Scored] = []
     refused: list[TilearenaError] = []
     for workload in map(load_workload, specs):
+        console.print(f"training and scoring {len(options.predictors)} predictors on {workload.name}")
         found = evaluate_each(
             options.data,
             [Subject(workload.name, space.name, d, options.protocol, device, "random") for d in workload.dtypes],
@@ -83,7 +85,9 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
     console.print(score_table([s.score for s in scored], title))
     _print_failures(console, [*refused, *failures([s.score for s in scored])])
     console.print(f"{len(paths)} submissions are below {submission.folder(options.out)}; to browse them:")
-    console.print(f"  tilearena board --root {options.data} --submissions {options.out}", soft_wrap=True)
+    command = Path(sys.executable).with_name("tilearena")
+    where = f"--root {options.data.absolute()} --submissions {options.out.absolute()}"
+    console.print(f"  {command} board {where}", soft_wrap=True)
     good = good and not refused and all(s.score.status == "ok" for s in scored)
     return Outcome([s.score.flat() for s in scored], good)
 

@@ -18,7 +18,11 @@ from tilearena.plugins import discover, load
 from tilearena.root import find_root
 from tilearena.spec import load_space, load_workload, space_names, workload_names
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+ABOUT = (
+    "Choose CUTLASS GEMM templates for low-bit matrix products, and show on real measurements how good the choice is."
+)
+
+app = typer.Typer(help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(cli_gpu.devices)
 app.command()(cli_gpu.build)
 app.command()(cli_gpu.measure)

@@ -17,7 +17,7 @@ from tilearena.spec import load_space
 
 SPACE = load_space("paper9")
 S8 = SPACE.templates("s8")
-#: Logs what it compiles; a label that matches $FAKE_ERROR, $FAKE_FULL, $FAKE_STAGE or $FAKE_KILL ends that way.
+#: Logs what it compiles; a label that matches one of $FAKE_{ERROR,FULL,STAGE,FATAL,KILL} ends that way.
 FAKE_NVCC = """#!/bin/sh
 if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V${FAKE_VERSION:-13.0.88}"; exit 0; fi
 for last; do :; done
@@ -34,6 +34,7 @@ case "$label" in
   ${FAKE_ERROR:-none}) echo "$source(7): error: warp does not divide" >&2; exit 2;;
   ${FAKE_FULL:-none}) echo "fatal error: $source: No space left on device" >&2; exit 1;;
   ${FAKE_STAGE:-none}) echo "nvcc error : 'cicc' died due to signal 9 (Kill signal)" >&2; exit 9;;
+  ${FAKE_FATAL:-none}) echo "nvcc fatal   : Could not open output file '/gone/tmpxft_1'" >&2; exit 1;;
   ${FAKE_KILL:-none}) kill -9 $$;;
 esac
 cp "$source" "$last"
@@ -195,6 +196,7 @@ def test_harness_that_does_not_compile_stops_the_build(nvcc, tmp_path, monkeypat
     [
         ("FAKE_KILL", "nvcc was killed by signal 9"),
         ("FAKE_STAGE", "died due to signal 9"),
+        ("FAKE_FATAL", "Could not open output file"),
         ("FAKE_FULL", "No space left on device"),
     ],
 )
@@ -316,3 +318,14 @@ def test_missing_cutlass_headers_are_named(nvcc, tmp_path):
     (tmp_path / "python" / "cutlass_library" / "source" / "include" / "cutlass" / "cutlass.h").unlink()
     with pytest.raises(BuildError, match=r"no CUTLASS headers .* pip install --no-deps nvidia-cutlass"):
         toolchain.find()
+
+
+def test_interrupted_build_begins_no_more_compilers(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_SLEEP", "0.3")
+
+    def interrupt(done, total, label):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build.build("lib", S8[:5], 90, cache=tmp_path, jobs=1, progress=interrupt)
+    assert len(nvcc.calls()) <= 2  # of six: the one that is done, and the next, which may have begun

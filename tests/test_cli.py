@@ -1,8 +1,10 @@
 """Every verb from outside: what it prints, and how bad input is answered."""
 
 import json
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -194,3 +196,13 @@ def test_check_of_a_missing_file_is_one_sentence_and_the_others_are_checked(run,
     assert [line.split(": ")[1] for line in out.splitlines()] == [
         "no such file; a submission is a .json with a .parquet of the same name beside it"
     ] * 2
+
+
+def test_board_gives_its_process_to_the_server(run, monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda *arguments: started.append(arguments))
+    assert run("board", "--headless", "--port", "1234", "--root", tmp_path)[0] == 0
+    ((program, command),) = started
+    assert program == command[0] == sys.executable
+    assert command[-2:] == [str(tmp_path)] * 2
+    assert command[command.index("--server.port") + 1] == "1234"

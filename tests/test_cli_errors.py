@@ -1,13 +1,20 @@
 """Bad input on the command line: one sentence that names the culprit, a non-zero exit, and other results kept."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tilearena import dataset
+from tilearena.cli_options import console
 
 QUICK = "baselines/recordings/nvidia-h200/quick"
 SPEC = """
@@ -84,6 +91,12 @@ def test_bad_spec_is_named_with_file_and_line(refusal, tmp_path, change, key):
         ("--split", "models", "split 'models' tests the spec 'networks', not 'quick'; use --split random"),
         ("--predictor", "nobody", "--predictor 'nobody' is unknown; choose from "),
         ("--device", "abacus", "abacus/quick/gemm.paper9.s8.cold.parquet: no such recording; "),
+        (
+            "--device",
+            "nvidia-h200/../nvidia-h200",
+            "'nvidia-h200/../nvidia-h200' names no recording; use up to 64 letters",
+        ),
+        ("--device", "", "'' names no recording"),
         ("--root", "/no/such/folder", "/no/such/folder: no such folder; give --root or TILEARENA_ROOT an existing one"),
     ],
 )
@@ -105,6 +118,7 @@ def test_unknown_value_is_named(refusal, option, value, sentence):
             ["submit", "--spec", "quick", "--device", "nvidia-h200", "--submitter", "me", "--seed", "1"],
             "No such option",
         ),
+        (["board", "--port", "65536"], "Invalid value for '--port'"),
         (["measure", "quick", "--gpu", "-1"], "Invalid value for '--gpu'"),
         (["build", "quick", "--arch", "80", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["build", "quick", "--arch", "hopper"], "Invalid value for '--arch'"),
@@ -186,3 +200,79 @@ def test_build_without_nvcc_says_how_to_install_it(child, tmp_path):
 
 def test_user_error_has_no_traceback_in_a_process_of_its_own(child):
     assert_one_sentence(child("score", "--spec", "quick", "--device", "abacus"), ".*no such recording.*")
+
+
+def test_brackets_of_a_name_are_no_markup(run, refusal, tmp_path, checkout):
+    path = tmp_path / "[" / "red]:smile:.yaml"
+    path.parent.mkdir()
+    shutil.copy(checkout / "specs" / "workloads" / "quick.yaml", path)
+    code, out, _ = run("score", "--spec", path, "--device", "nvidia-h200", "--dtype", "s8", "--predictor", "constant")
+    assert code == 0
+    assert "[/red]:smile:.yaml" in out
+    assert "'n[/red]' names no recording" in refusal(
+        "bench", "quick", "--replay", "--device", "n[/red]", "--out", tmp_path
+    )
+
+
+def test_table_is_printed_without_standard_output(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    console().print("anything")
+
+
+def test_line_breaks_and_escapes_of_a_name_do_not_reach_the_terminal(refusal, tmp_path):
+    assert "a b\\x1b[31m: no such folder" in refusal(
+        "score", "--spec", "quick", "--device", "x", "--root", "a\nb\x1b[31m"
+    )
+
+
+@pytest.mark.parametrize(
+    "verb", [["submit", "--submitter", "me", "--spec"], ["bench", "--replay"]], ids=["submit", "bench"]
+)
+def test_output_that_cannot_be_written_is_refused_before_the_work(refusal, tmp_path, verb):
+    (tmp_path / "leaderboard").touch()
+    # the device has no recordings, which would be the next thing to be noticed
+    message = refusal(*verb, "quick", "--device", "abacus", "--out", tmp_path)
+    assert f"{tmp_path}/leaderboard/submissions: cannot be written (" in message
+
+
+@pytest.mark.parametrize("submitter", ["", "x" * 201, "a\x1b[31m", "a\u202eb"])
+def test_submitter_that_cannot_be_shown_is_refused_before_the_work(refusal, tmp_path, submitter):
+    verb = ("submit", "--spec", "quick", "--device", "abacus", "--out", tmp_path, "--submitter", submitter)
+    assert refusal(*verb).startswith("tilearena: the submitter '")
+
+
+def ended(pid):
+    """Also of an orphan that nobody reaps, as in a container without an init."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
+    except FileNotFoundError:  # no /proc here, or it ended just now
+        return False
+
+
+def wait_until(true):
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+def test_predictor_ends_with_the_command_however_that_ends(third_party, tmp_path, checkout, number, code):
+    note = tmp_path / "pid"
+    third_party(
+        "slow",
+        f"import os, pathlib, time; pathlib.Path({str(note)!r}).write_text(f'{{os.getpid()}} '); time.sleep(1000)",
+    )
+    verb = ["score", "--spec", "quick", "--device", "nvidia-h200", "--dtype", "s8", "--predictor", "slow"]
+    command = [sys.executable, "-c", "from tilearena.cli import main; main()", *verb]
+    with subprocess.Popen(
+        command, cwd=checkout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: note.exists() and note.read_text().endswith(" "))
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in err) == (code, False)
+    wait_until(lambda: ended(int(note.read_text())))

@@ -209,7 +209,7 @@ def test_recording_without_a_header_is_refused(path):
     assert "no tilearena header" in refusal(path)
 
 
-@pytest.mark.parametrize("text", [b"{", b"[]", b"null", b"3", b"\xff\xfe", b""])
+@pytest.mark.parametrize("text", [b"{", b"[]", b"null", b"3", b"\xff\xfe", b"", b"[" * 100_000])
 def test_recording_with_a_header_that_is_no_json_object_is_refused(path, text):
     pq.write_table(pq.read_table(path).replace_schema_metadata({METADATA_KEY: text}), path)
     assert "not a JSON object" in refusal(path)
@@ -348,3 +348,41 @@ def test_path_of_a_recording_says_what_it_is_of(header, tmp_path):
 def test_rows_do_not_need_every_candidate_of_every_problem(header):
     recording = Recording(header, dataset.rows_from([ok(1, 1, [8])]))
     assert np.flatnonzero(np.isfinite(recording.table.time_ns[0])).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"default": 2}, "its default is 2, but it has 2 templates"),
+        ({"default": -1}, "its default is -1, but it has 2 templates"),
+        ({"dtype": "s4"}, "candidate 0 is no template of s4"),
+        ({"bit_op": "and"}, "candidate 0 is no template of s8"),
+        ({"noise_floor": float("nan")}, "header key 'noise_floor'"),
+        ({"noise_floor": -0.1}, "header key 'noise_floor'"),
+        ({"schema_version": [["x" * 99] * 99]}, "schema version [['xxx"),
+    ],
+)
+def test_recording_whose_header_contradicts_itself_is_refused(path, change, said):
+    rewrite(path, **change)
+    assert said in (message := refusal(path))
+    assert len(message) < len(str(path)) + 200
+
+
+def test_recording_whose_templates_do_not_come_first_is_refused(path):
+    raw = json.loads(pq.read_table(path).schema.metadata[METADATA_KEY])
+    rewrite(path, candidates=raw["candidates"][::-1])
+    assert "a template comes after a control" in refusal(path)
+    rewrite(path, candidates=[c | {"template": None} for c in raw["candidates"]])
+    assert "candidate 0 is no template of s8" in refusal(path)
+
+
+def test_recording_with_more_values_than_memory_may_hold_is_refused_unread(path, monkeypatch):
+    monkeypatch.setattr(dataset, "MAX_VALUES", 7 * len(ROWS))
+    assert "holds more than 42 values; record fewer problems" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", ".hidden", "x" * 65, "a\n"])
+def test_name_that_is_no_part_of_a_path_is_refused(tmp_path, name):
+    with pytest.raises(RecordingError, match="names no recording") as caught:
+        dataset.find_path(tmp_path, name, "quick", "paper9", "s8", "cold")
+    assert "\n" not in str(caught.value)

@@ -1,10 +1,11 @@
 """Scoring predictors on recordings: which pick fits are stored, which are trained, and who failed."""
 
+import shutil
 from datetime import UTC, datetime
 
 import pytest
 
-from tilearena import judge, predict, submission
+from tilearena import dataset, judge, predict, submission
 from tilearena.errors import PredictorError, RecordingError, SpecError
 from tilearena.evaluate import Subject, evaluate
 from tilearena.spec import load_space, load_workload
@@ -169,3 +170,13 @@ def test_damaged_stored_picks_are_ignored(arena, trained):
 def test_subject_that_cannot_be_scored_is_named(arena, change, predictor, error, sentence):
     with pytest.raises(error, match=sentence):
         evaluate(arena.root, Subject(**{**LOWBIT.__dict__, **change}), [predictor])
+
+
+def test_recording_in_the_place_of_another_is_refused(arena):
+    s8, s4 = (
+        dataset.find_path(arena.root, "synthetic-device", "lowbit-random", "paper9", d, "cold") for d in ("s8", "s4")
+    )
+    shutil.copy(s4, s8)
+    with pytest.raises(RecordingError) as caught:
+        evaluate(arena.root, LOWBIT, ["constant"])
+    assert str(caught.value) == f"{s8}: by its content it belongs in {s4}; move it there"

@@ -1,5 +1,6 @@
 """What the plugin host knows of a plugin's code without running it."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tilearena.errors import PredictorError
-from tilearena.plugins import code_fingerprint
+from tilearena.plugins import code_fingerprint, discover
 
 POISON = "raise RuntimeError('this was run')\n"
 
@@ -76,3 +77,17 @@ def test_code_fingerprint_is_shared_by_the_modules_of_one_package():
 def test_code_fingerprint_of_an_unknown_predictor_is_the_users_mistake():
     with pytest.raises(PredictorError, match=r"no predictor named 'nobody'; installed: .*gbdt"):
         code_fingerprint("nobody")
+
+
+@pytest.mark.parametrize(
+    "point", ["../x = theirs:Plugin", "a b = theirs:Plugin", "x[/red] = theirs:Plugin", "x = 1:::y"]
+)
+def test_malformed_entry_point_is_named(tmp_path, monkeypatch, point):
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[tilearena.predictors]\n{point}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name, value = point.split(" = ")
+    with pytest.raises(PredictorError, match=re.escape(f"the plugin {name!r} = {value!r} is no name of")):
+        discover()

@@ -13,7 +13,7 @@ from tilearena import predict
 from tilearena.conformance import synthetic_table, synthetic_task
 from tilearena.dataset import Table
 from tilearena.errors import PredictorError
-from tilearena.predict import UNKNOWN_VERSION, Prediction, cross_fit, fit_predict
+from tilearena.predict import MAX_ANSWER_BYTES, UNKNOWN_VERSION, Prediction, cross_fit, fit_predict
 from tilearena.predict_child import write_job
 from tilearena.score import constant_pick
 from tilearena.splits import Fold, plan
@@ -291,6 +291,15 @@ def test_one_failing_fold_fails_the_whole_prediction(install):
             PLUGIN.format(body="").replace('"7"', "7"),
             "predictor 'fake' has version 7; it must be a string of 1 to 64 letters, digits, '.', '_' and '-'",
         ),
+        (
+            PLUGIN.format(body="").replace('"7"', '"../7"'),
+            "predictor 'fake' has version '../7'; it must be a string of 1 to 64 letters, digits, '.', '_' and '-'",
+        ),
+        ("import sys\nsys.exit(3)", "predictor 'fake' cannot be created: SystemExit(3)"),
+        (
+            PLUGIN.format(body="").replace('"7"', "property(lambda self: 1 / 0)"),
+            "predictor 'fake' cannot be created: ZeroDivisionError('division by zero')",
+        ),
     ],
 )
 def test_plugin_that_cannot_be_loaded_is_a_failed_prediction(install, source, reason):
@@ -346,3 +355,43 @@ def test_spaces_of_fewer_than_eight_templates_give_as_many_picks():
     task = replace(TABLE.task, templates=TABLE.task.templates[:3])
     small = Table(task, TABLE.problems, TABLE.time_ns[:, :3])
     assert cross_fit("constant", plan("random", "quick", small), small).picks.shape == (60, 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise ValueError('red \\x1b[31m\\n\\u202e\\udcff')", r"red \x1b[31m \u202e\udcff"),
+        ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})", "its message cannot be shown"),
+    ],
+)
+def test_message_of_a_plugin_is_one_printable_line(install, body, message):
+    install(PLUGIN.format(body=body))
+    assert run().reason.endswith(f": {message}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "os.unlink('version.json'); os.mkfifo('version.json'); return np.zeros((P, T))",
+        "open('version.json', 'w').write('\"../7\"'); return np.zeros((P, T))",
+    ],
+    ids=["pipe", "path"],
+)
+def test_version_that_the_plugin_forged_is_unknown(install, body):
+    install(PLUGIN.format(body=body))
+    prediction = run()
+    assert (prediction.status, prediction.version) == ("ok", UNKNOWN_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("truncate(1 << 29)", f"answer.json is no file of at most {MAX_ANSWER_BYTES} bytes"),
+        ('write(\'{"status": "ok"}\')', f"costs.npz is no file of at most {MAX_ANSWER_BYTES} bytes"),
+        ('write(\'{"status": "ok", "predict_us": -1}\')', "1 validation error for Answer"),
+    ],
+    ids=["huge", "pipe", "negative time"],
+)
+def test_answer_that_the_plugin_forged_is_a_failure(install, answer, why):
+    install(PLUGIN.format(body=f"os.mkfifo('costs.npz'); open('answer.json', 'w').{answer}; os._exit(0)"))
+    assert_failed(run(), f"predictor 'fake' left an unreadable answer ({why})")

@@ -234,3 +234,9 @@ def test_committed_schema_is_current_and_describes_every_key(tmp_path, name):
     undescribed = [key for model in models for key, value in model["properties"].items() if "description" not in value]
     assert undescribed == []
     assert all(model["additionalProperties"] is False for model in models)
+
+
+def test_name_is_as_long_as_a_submission_allows(tmp_path):
+    assert load_workload(write(tmp_path, BASE.replace("name: mine", f"name: {'x' * 64}"))).name == "x" * 64
+    with pytest.raises(SpecError, match="name should match the pattern"):
+        load_workload(write(tmp_path, BASE.replace("name: mine", f"name: {'x' * 65}")))

@@ -336,3 +336,14 @@ def test_read_of_damaged_picks_raises_only_submission_errors(data):
         except SubmissionError:
             return
         assert picks.shape[1] == 8
+
+
+@pytest.mark.parametrize("character", ["\x9b", "\u202e", "\u2066", "\u2028"])
+def test_submitter_that_steers_a_terminal_or_turns_text_is_refused(written, character):
+    edit(written, "submitter", to=f"a{character}b")
+    refused(written, "key 'submitter'")
+
+
+def test_path_that_is_too_long_is_refused(tmp_path):
+    with pytest.raises(SubmissionError, match=r"cannot be read \(File name too long\)"):
+        read(tmp_path / f"{'x' * 300}.json")

@@ -1,3 +1,4 @@
+import os
 import re
 from pathlib import Path
 
@@ -199,3 +200,15 @@ def test_damaged_workload_is_loaded_or_refused_by_spec_error(tmp_path, data):
     else:
         message = f"{path} line 1: none" if all(map(workload.problems_for, workload.dtypes)) else "no problems"
     assert re.match(rf"{re.escape(path)} line \d+: .", message)
+
+
+def test_pipe_is_refused_since_it_may_never_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(SpecError, match=r"pipe\.yaml: is no regular file"):
+        load_workload(str(tmp_path / "pipe.yaml"))
+
+
+def test_number_too_large_for_a_float_is_refused(tmp_path):
+    path = write(tmp_path, BASE.replace("version: 1", f"version: {':'.join(['59'] * 500)}.5"))
+    with pytest.raises(SpecError, match=r"version is '59:59.*, which is not a number"):
+        load_workload(path)
