@@ -63,7 +63,6 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
     scored: list[Scored] = []
     refused: list[TilearenaError] = []
     for workload in map(load_workload, specs):
-        console.print(f"training and scoring {len(options.predictors)} predictors on {workload.name}")
         found = evaluate_each(
             options.data,
             [Subject(workload.name, space.name, d, options.protocol, device, "random") for d in workload.dtypes],
@@ -74,6 +73,7 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
             seed=options.seed,
             time_limit_s=options.time_limit_s,
         )
+        console.print(f"trained and scored {len(options.predictors)} predictors on {workload.name}")
         scored += found[0]
         refused += found[1]
     header = Sources.open(options.data, scored[-1].score.key).test.header
