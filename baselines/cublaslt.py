@@ -1,5 +1,9 @@
-"""cuBLASLt's int8 product through ``torch._int_mm``, enqueued in turn with our templates on the harness's stream."""
+"""cuBLASLt's int8 product through ``torch._int_mm``, enqueued in turn with our templates on the harness's stream.
 
+`tilearena.vendor` has the library called directly; this is what a user of PyTorch gets.
+"""
+
+from functools import lru_cache
 from typing import Any
 
 from tilearena.errors import NoGpuError
@@ -23,7 +27,7 @@ class _Memory:
 
 
 class TorchIntMm:
-    """Callable for ``GpuRunner(vendor=...)``: D (s32) = A x B for int8 operands."""
+    """Callable for ``GpuRunner(externals=...)``: D (s32) = A x B for int8 operands."""
 
     def __init__(self) -> None:
         """Import torch.
@@ -34,21 +38,27 @@ class TorchIntMm:
         try:
             import torch
         except ImportError:
-            raise NoGpuError("torch is not installed, so cuBLASLt cannot be timed beside the templates") from None
+            raise NoGpuError("torch is not installed, so torch._int_mm cannot be timed beside the templates") from None
         if not torch.cuda.is_available():
-            raise NoGpuError("torch sees no CUDA device, so cuBLASLt cannot be timed beside the templates")
+            raise NoGpuError("torch sees no CUDA device, so torch._int_mm cannot be timed beside the templates")
         self._torch = torch
+        # hot launches use the same operands again and again; a view costs more than a launch
+        self._views = lru_cache(maxsize=8)(self._new_views)
+        self._stream = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
 
-    def __call__(self, a: int, b: int, d: int, m: int, n: int, k: int, stream: int) -> int:
-        """Enqueue one product; 0, or 1 where ``torch._int_mm`` does not serve the shape."""
+    def __call__(self, a: int, b: int, d: int, m: int, n: int, k: int, launches: int, stream: int) -> int:
+        """Enqueue the product ``launches`` times; 0, or 1 where ``torch._int_mm`` does not serve the shape."""
         if m < MIN_ROWS or n % 8 or k % 8:
             return 1
         torch = self._torch
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
-            torch._int_mm(
-                self._view(a, (m, k), "|i1"), self._view(b, (n, k), "|i1").t(), out=self._view(d, (m, n), "<i4")
-            )
+        view_a, view_b, view_d = self._views(a, b, d, m, n, k)
+        with torch.cuda.stream(self._stream(stream)):
+            for _ in range(launches):
+                torch._int_mm(view_a, view_b, out=view_d)
         return 0
+
+    def _new_views(self, a: int, b: int, d: int, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
+        return self._view(a, (m, k), "|i1"), self._view(b, (n, k), "|i1").t(), self._view(d, (m, n), "<i4")
 
     def _view(self, address: int, shape: tuple[int, int], typestr: str) -> Any:
         return self._torch.as_tensor(_Memory(address, shape, typestr), device="cuda")

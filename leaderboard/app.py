@@ -21,6 +21,7 @@ MEANING = {
     "top2": "share of problems where one of the first two ranked templates is the fastest",
     "regret_mean": "mean of t(pick)/t(best) - 1 over problems",
     "speedup_geomean": "geometric mean of t(default)/t(pick)",
+    "speedup_vs_cublaslt_geomean": "geometric mean of t(cuBLASLt)/t(pick) where cuBLASLt ran",
     "gap_closed": "how much of the log regret of the best constant template is avoided: 0 for it, 100 % for the best",
     "ceiling_top2": "top2 of a second measurement of the same problems: what noise allows",
 }
@@ -95,10 +96,12 @@ def _headline(rows: list[Row]) -> None:
         _percent(first, "top2"),
         _percent(first, "regret_mean", 2),
         _times(first, "speedup_geomean"),
+        _times(first, "speedup_vs_cublaslt_geomean"),
         _percent(first, "gap_closed"),
         _percent(first, "ceiling_top2"),
     )
-    for (name, meaning), value, column in zip(MEANING.items(), shown, st.columns(len(shown)), strict=True):
+    columns = st.columns([max(len(name), 16) for name in MEANING])  # so that no name is cut
+    for (name, meaning), value, column in zip(MEANING.items(), shown, columns, strict=True):
         column.metric(name, value, help=meaning)
 
 
@@ -111,6 +114,7 @@ def _ranking(rows: list[Row]) -> None:
             "top2 [95 %]": _percent(row, "top2") + _interval(row, "top2"),
             "regret_mean": _percent(row, "regret_mean", 2),
             "speedup_geomean": _times(row, "speedup_geomean"),
+            "speedup_vs_cublaslt_geomean": _times(row, "speedup_vs_cublaslt_geomean"),
             "gap_closed": _percent(row, "gap_closed"),
             "slowdown_share": _percent(row, "slowdown_share"),
             "predict_us": _number(row, "predict_us", "{:.3g} µs"),
@@ -126,6 +130,12 @@ def _ranking(rows: list[Row]) -> None:
         "Ordered by top2, then by regret_mean; baselines have no place. Figures follow from the submitted picks and "
         "the recording; the picks were not refitted, so no row is verified. tilearena check recomputes the intervals."
     )
+    first = rows[0]  # what it says of cuBLASLt and of the best templates, all say
+    if first["n_vendor"]:
+        st.caption(
+            f"cuBLASLt (its heuristic's first answer) ran on {first['n_vendor']} of {first['n_problems']} problems; "
+            f"the best templates are {_times(first, 'oracle_speedup_vs_cublaslt_geomean')} as fast there."
+        )
 
 
 def _charts(submissions: Path, rows: list[Row], view: View, recording: Recording) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,23 +11,21 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from tilearena import bench_live, bench_timings, live, submission
-from tilearena.baselines.cublaslt import NAME as VENDOR
-from tilearena.baselines.cublaslt import TorchIntMm
+from tilearena import bench_live, bench_timings, submission
 from tilearena.bench_live import LiveResult
 from tilearena.bench_timings import Kernel, Subjects, timed_predictors
-from tilearena.device import Telemetry
-from tilearena.errors import MeasureError, NoGpuError, TilearenaError
+from tilearena.errors import MeasureError, TilearenaError
 from tilearena.evaluate import Subject, evaluate_each
+from tilearena.hands import Hand
 from tilearena.judge import Sources
-from tilearena.measure import Session
+from tilearena.measure import Session, opening
 from tilearena.plugins import PRIVILEGED
 from tilearena.progress import progress_bar
 from tilearena.records import Device, Dtype, ProtocolName
 from tilearena.report import failures, live_table, score_table
-from tilearena.runner import Runner
 from tilearena.spec import load_space, load_workload
 from tilearena.submission import Scored
+from tilearena.worker_hand import WorkerHand
 
 REPLAYED = ("quick", "lowbit-random")
 LIVE = "quick"
@@ -109,32 +107,17 @@ def write_submissions(out: Path, scored: Sequence[Scored], submitter: str) -> li
 
 
 class Gpu:
-    """Opens this machine's GPU for one dtype at a time, with cuBLASLt as a candidate where torch can drive it."""
+    """Opens this machine's first GPU for one dtype at a time, in a worker process."""
 
     def __init__(self, device: Device, space: str, console: Console) -> None:
-        self.device, self.space = device, load_space(space)
-        self.telemetry: Telemetry | None = Telemetry(0)
-        self.vendor: TorchIntMm | None = None
-        try:
-            self.vendor = TorchIntMm()
-        except NoGpuError as error:
-            console.print(str(error), markup=False)
+        self.device, self.space, self._console = device, load_space(space), console
 
-    def __call__(self, session: Session) -> AbstractContextManager[Runner]:
+    def __call__(self, session: Session) -> AbstractContextManager[Hand]:
         """See `tilearena.bench_live.Open`."""
-        first = session.problems[0]
-        vendor = (VENDOR, self.vendor) if self.vendor and first.dtype == "s8" else None
-        with progress_bar(f"build {first.dtype}") as progress:
-            return live.open_runner(
-                self.device,
-                session.space,
-                first.dtype,
-                first.bit_op,
-                session.problems,
-                seed=session.protocol.seed,
-                vendor=vendor,
-                progress=progress,
-            )
+        return closing(WorkerHand(opening(session), notice=self._say))
+
+    def _say(self, sentence: str) -> None:
+        self._console.print(sentence, markup=False)
 
 
 def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
@@ -156,7 +139,6 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
                     session,
                     gpu,
                     options.predictors,
-                    telemetry=gpu.telemetry,
                     seed=options.seed,
                     time_limit_s=options.time_limit_s,
                     progress=progress,
@@ -176,12 +158,12 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
         results[0].table, results[0].first.key, timed_predictors(options.predictors), kernels, sessions, gpu
     )
     good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
-    console.print(live_table(results, VENDOR, title))
+    vendors = {r.vendor for r in results if r.vendor}
+    console.print(live_table(results, " or ".join(sorted(vendors)) or "the vendor", title))
     _print_failures(console, failures([r.first for r in results]))
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
-    rows = [r.flat() | {"vendor": VENDOR if r.vendor_problems else None} for r in results]
-    return Outcome(rows, good and not failed and all(r.first.status == "ok" for r in results))
+    return Outcome([r.flat() for r in results], good and not failed and all(r.first.status == "ok" for r in results))
 
 
 def timed_kernels(session: Session, found: Sequence[LiveResult]) -> list[Kernel]:
@@ -191,9 +173,10 @@ def timed_kernels(session: Session, found: Sequence[LiveResult]) -> list[Kernel]
         key=lambda r: r.fresh.figures["speedup_geomean"].value or 0.0,
         default=None,
     )
-    templates = session.space.templates(session.problems[0].dtype, session.problems[0].bit_op)
+    problems = bench_live.in_order(session, found[0].table.problems)
+    templates = session.space.templates(problems[0].dtype, problems[0].bit_op)
     kernels = []
-    for p in np.unique(np.linspace(0, len(session.problems) - 1, TIMED_PROBLEMS).astype(int)):
+    for p in np.unique(np.linspace(0, len(problems) - 1, TIMED_PROBLEMS).astype(int)):
         picks = {session.space.default_index} | ({int(best.prediction.picks[p, 0])} - {-1} if best else set())
-        kernels += [Kernel(session.problems[p], session.protocol, c, templates[c].label) for c in sorted(picks)]
+        kernels += [Kernel(problems[p], session.protocol, c, templates[c].label) for c in sorted(picks)]
     return kernels

@@ -1,5 +1,6 @@
 """The bench on a GPU: measure, fix every predictor's picks, and only then time default and picks in a fresh run."""
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -9,18 +10,19 @@ from typing import Any, Literal
 import numpy as np
 
 from tilearena import dataset, predict
-from tilearena.dataset import Floats, Ints, Recording, Table
-from tilearena.device import Telemetry
+from tilearena.anchors import anchor_problems
+from tilearena.dataset import Candidate, Floats, Ints, Recording, Table
 from tilearena.errors import RecordingError
-from tilearena.measure import Progress, Session, measure_problem, record, warm_up
+from tilearena.hands import Hand, Order
+from tilearena.measure import BATCH_PROBLEMS, Progress, Session, record
 from tilearena.plugins import PRIVILEGED
 from tilearena.predict import Prediction
-from tilearena.records import Status
-from tilearena.runner import Runner
+from tilearena.records import Problem, Status
 from tilearena.score import Key, Score, score
 from tilearena.sources import Source
 from tilearena.spec import load_workload
 from tilearena.splits import MODELS_TRAIN_SPEC, Split, groups_for, models_split, plan
+from tilearena.vendor import CUBLASLT
 
 #: The device whose recordings train where this card has none.
 TRANSFER_FROM = "nvidia-h200"
@@ -28,8 +30,8 @@ TRANSFER_FROM = "nvidia-h200"
 CROSS_VALIDATED = 300
 
 Trained = Literal["recorded", "cross-validated", "transfer", "first pass"]
-#: Opens the GPU for the problems of a session.
-Open = Callable[[Session], AbstractContextManager[Runner]]
+#: Opens the GPU for the problems of a session and for the anchors.
+Open = Callable[[Session], AbstractContextManager[Hand]]
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class LiveResult:
     """One predictor on one dtype: judged by the first pass, and by the fresh run that only knew the picks.
 
     ``table`` has the times of the first pass. ``trained`` says on what: this card's recording, cross-validation of what
-    was just measured, another card (transfer), or the first pass itself (the oracle). ``vendor_speedup`` is the
-    geometric mean of t(vendor) / t(pick) over the ``vendor_problems`` that the vendor ran.
+    was just measured, another card (transfer), or the first pass itself (the oracle). ``vendor`` is the candidate of a
+    vendor, None without one, and ``vendor_speedup`` the geometric mean of t(vendor) / t(pick) over the
+    ``vendor_problems`` that it ran.
     """
 
     trained: Trained
@@ -46,6 +49,7 @@ class LiveResult:
     table: Table
     first: Score
     fresh: Score
+    vendor: str | None
     vendor_speedup: float | None
     vendor_problems: int
 
@@ -57,6 +61,7 @@ class LiveResult:
             "fresh_speedup_geomean": fresh.value,
             "fresh_speedup_geomean_lo": fresh.lo,
             "fresh_speedup_geomean_hi": fresh.hi,
+            "vendor": self.vendor,
             "vendor_speedup_geomean": self.vendor_speedup,
             "vendor_problems": self.vendor_problems,
         }
@@ -80,10 +85,9 @@ def bench_dtype(
     data: Path,
     out: Path,
     session: Session,
-    open_runner: Open,
+    open_hand: Open,
     predictors: Sequence[str],
     *,
-    telemetry: Telemetry | None = None,
     seed: int = 0,
     time_limit_s: float = 300.0,
     progress: Progress = lambda done, total, label: None,
@@ -94,48 +98,64 @@ def bench_dtype(
         data: root of the recordings that train.
         out: root below which the first pass is kept as a recording.
         session: what to measure.
-        open_runner: opens the GPU.
+        open_hand: opens the GPU.
         predictors: names; the privileged oracle is judged by the first pass that it was given.
-        telemetry: of the card.
         seed: of fits and splits.
         time_limit_s: of one predictor.
         progress: callback.
     """
-    with open_runner(session) as runner:
-        path = dataset.path_for(out, session.header(runner))
-        header = record(session, runner, path, telemetry=telemetry, resume=False, progress=progress)
-        first = dataset.read(dataset.path_for(out, header))
+    first_problem = session.problems[0]
+    with open_hand(session) as hand:
+        path = dataset.path_for(out, session.header([hand]))
+        anchors = anchor_problems(first_problem.dtype, first_problem.bit_op)
+        record(session, [hand], path, anchors=anchors, progress=progress)
+        first = dataset.read(path)
         found = _predict(data, session, first, predictors, seed, time_limit_s, progress)
-        fresh, vendor_ns = fresh_run(runner, session, first, [prediction.picks for _, prediction in found], progress)
-    return [_judge(session, first, fresh, vendor_ns, trained, prediction) for trained, prediction in found]
+        fresh, vendor_ns = fresh_run(hand, session, first, [prediction.picks for _, prediction in found], progress)
+        vendor = vendor_index(hand.candidates)
+        name = None if vendor is None else hand.candidates[vendor].id
+    return [_judge(session, first, fresh, name, vendor_ns, trained, prediction) for trained, prediction in found]
+
+
+def vendor_index(candidates: Sequence[Candidate]) -> int | None:
+    """Which of ``candidates`` is compared with: cuBLASLt called directly, else through torch; None without either."""
+    vendors = [i for i, c in enumerate(candidates) if c.origin == "vendor"]
+    return min(vendors, key=lambda i: candidates[i].id != CUBLASLT, default=None)
 
 
 def fresh_run(
-    runner: Runner, session: Session, first: Recording, picks: Sequence[Ints], progress: Progress
+    hand: Hand, session: Session, first: Recording, picks: Sequence[Ints], progress: Progress
 ) -> tuple[Table, Floats]:
     """Median times of the default, of the first of ``picks`` [P, R], and of the vendor's kernel if there is one.
 
-    All take turns. Returns the table [P, T], inf for what did not run, and the vendor's times [P].
+    All take turns, and all take as many samples: nothing is screened. Returns the table [P, T], inf for what did not
+    run, and the vendor's times [P].
     """
-    vendor = next((i for i, c in enumerate(runner.candidates) if c.origin == "vendor"), None)
-    time_ns = np.full(first.table.time_ns.shape, np.inf)
-    vendor_ns = np.full(len(time_ns), np.inf)
+    problems = in_order(session, first.table.problems)
+    vendors = [i for i, c in enumerate(hand.candidates) if c.origin == "vendor"]
     # another order of launches than the first pass had, and by now other slices of the random operands
-    protocol = session.protocol.model_copy(update={"seed": session.protocol.seed + 1})
-    warm_up(runner, session.problems[0], protocol)
-    for p, problem in enumerate(session.problems):
-        templates = {first.header.default} | {int(choice[p, 0]) for choice in picks if choice[p, 0] >= 0}
-        which = [*sorted(templates), *([vendor] if vendor is not None else [])]
-        for row in measure_problem(runner, problem, protocol, which):
-            if row.status is not Status.OK:
-                continue
-            median_ns = float(np.median(row.elapsed_ns)) / row.launches
-            if row.candidate == vendor:
-                vendor_ns[p] = median_ns
-            else:
-                time_ns[p, row.candidate] = median_ns
-        progress(p + 1, len(session.problems), "fresh run")
-    return Table(first.task, first.table.problems, time_ns), vendor_ns
+    protocol = session.protocol.model_copy(update={"seed": session.protocol.seed + 1, "screen_rounds": 0})
+    firsts = [{first.header.default, *(int(choice[p, 0]) for choice in picks)} - {-1} for p in range(len(problems))]
+    which = [(*sorted(templates), *vendors) for templates in firsts]
+    time_ns = np.full((len(problems), len(hand.candidates)), np.inf)
+    for start in range(0, len(problems), BATCH_PROBLEMS):
+        batch = slice(start, start + BATCH_PROBLEMS)
+        finished = hand.measure(Order(problems[batch], protocol, tuple(which[batch])), threading.Event())
+        at = np.repeat(np.arange(len(problems))[batch], [len(candidates) for candidates in which[batch]])
+        for p, row in zip(at, finished.rows, strict=True):
+            if row.status is Status.OK:
+                time_ns[p, row.candidate] = np.median(row.elapsed_ns) / row.launches
+        progress(min(start + BATCH_PROBLEMS, len(problems)), len(problems), "fresh run")
+    vendor = vendor_index(hand.candidates)
+    templates = [i for i, c in enumerate(hand.candidates) if c.origin == "template"]
+    table = Table(first.task, first.table.problems, time_ns[:, templates])
+    return table, np.full(len(problems), np.inf) if vendor is None else time_ns[:, vendor]
+
+
+def in_order(session: Session, shapes: Ints) -> tuple[Problem, ...]:
+    """The problems of ``session`` in the order of ``shapes`` [P, 3], that of a recording."""
+    problems = {(p.m, p.n, p.k): p for p in session.problems}
+    return tuple(problems[m, n, k] for m, n, k in shapes.tolist())
 
 
 def _recorded(data: Path, slug: str, session: Session) -> Table | None:
@@ -178,7 +198,13 @@ def _predict(
 
 
 def _judge(
-    session: Session, first: Recording, fresh: Table, vendor_ns: Floats, trained: Trained, prediction: Prediction
+    session: Session,
+    first: Recording,
+    fresh: Table,
+    vendor: str | None,
+    vendor_ns: Floats,
+    trained: Trained,
+    prediction: Prediction,
 ) -> LiveResult:
     header = first.header
     split: Split = "random" if trained in ("cross-validated", "first pass") else "models"
@@ -212,4 +238,5 @@ def _judge(
     pick_ns = np.where(pick >= 0, fresh.time_ns[np.arange(len(pick)), pick], np.inf)
     both = np.isfinite(pick_ns) & np.isfinite(vendor_ns)
     speedup = float(np.exp(np.log(vendor_ns[both] / pick_ns[both]).mean())) if both.any() else None
-    return LiveResult(trained, prediction, first.table, judged(first.table), judged(fresh), speedup, int(both.sum()))
+    scores = judged(first.table), judged(fresh)
+    return LiveResult(trained, prediction, first.table, *scores, vendor, speedup, int(both.sum()))

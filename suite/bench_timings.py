@@ -5,6 +5,7 @@ host; kernels by a clock that advances by device time alone.
 """
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from tilearena import plugins
 from tilearena.bench_live import Open
 from tilearena.dataset import Table
 from tilearena.errors import MeasureError
-from tilearena.measure import Session, measure_problem
+from tilearena.hands import Hand, Order
+from tilearena.measure import Session
 from tilearena.records import Dtype, Problem, Protocol, Status
-from tilearena.runner import Runner
 from tilearena.score import Key, rank, score
 
 
@@ -59,10 +60,10 @@ class Subjects:
     predictors: Sequence[str]
     kernels: Sequence[Kernel] = ()
     sessions: dict[Dtype, Session] = field(default_factory=dict)
-    open_runner: Open | None = None
+    open_hand: Open | None = None
     clock: DeviceClock = field(default_factory=DeviceClock)
     _stack: ExitStack = field(default_factory=ExitStack)
-    _open: tuple[Dtype, Runner] | None = None
+    _open: tuple[Dtype, Hand] | None = None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Hook of pytest: one test for each predictor and each kernel."""
@@ -77,12 +78,12 @@ class Subjects:
         """This plugin itself."""
         return self
 
-    def runner(self, dtype: Dtype) -> Runner:
+    def hand(self, dtype: Dtype) -> Hand:
         """The GPU, opened for one dtype at a time."""
         if self._open is None or self._open[0] != dtype:
-            assert self.open_runner is not None
+            assert self.open_hand is not None
             self.close()
-            self._open = dtype, self._stack.enter_context(self.open_runner(self.sessions[dtype]))
+            self._open = dtype, self._stack.enter_context(self.open_hand(self.sessions[dtype]))
         return self._open[1]
 
     def close(self) -> None:
@@ -137,12 +138,13 @@ def test_score(benchmark: Callable[..., Any], subjects: Subjects) -> None:
 
 
 def test_kernel(benchmark: Any, kernel: Kernel, subjects: Subjects) -> None:
-    """One proved launch a round, timed between two events on the device."""
-    runner = subjects.runner(kernel.problem.dtype)
-    once = kernel.protocol.model_copy(update={"rounds": 1})
+    """One proved sample a round, timed between two events on the device."""
+    hand = subjects.hand(kernel.problem.dtype)
+    once = kernel.protocol.model_copy(update={"rounds": 1, "reference_rounds": 1, "screen_rounds": 0})
+    order = Order((kernel.problem,), once, ((kernel.candidate,),))
 
     def launch() -> None:
-        row = measure_problem(runner, kernel.problem, once, [kernel.candidate])[0]
+        row = hand.measure(order, threading.Event()).rows[0]
         if row.status is not Status.OK:
             raise MeasureError(f"{kernel.id}: {row.reason}")
         subjects.clock.elapsed_ns += row.elapsed_ns[0] / row.launches

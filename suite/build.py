@@ -27,6 +27,8 @@ ARCHES = (80, 86, 89, 90)
 # NDEBUG: with asserts alive ptxas serialises the pipeline; relaxed constexpr: CUTLASS's host functions in device code.
 FLAGS = ("-O3", "-std=c++17", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC")
 ELEMENT = {"s8": "int8_t", "s4": "cutlass::int4b_t", "b1": "cutlass::uint1b_t"}
+#: What a template's unit includes of ours, so that work on the harness compiles no template again.
+TEMPLATE_HEADERS = ("abi.h", "gemm.cuh")
 OPERATOR = {None: "OpMultiplyAddSaturate", "and": "OpAndPopc", "xor": "OpXorPopc"}
 # What a compiler says of a template: an error at a line, or one of ptxas. All else (no temporary folder, no memory, no
 # space, a stage that was killed) is the machine's and may pass: not cached.
@@ -82,16 +84,16 @@ def template_source(template: Template) -> str:
     return (
         '#include "gemm.cuh"\n'
         "using namespace tilearena;\n"
-        f'extern "C" int ta_launch_{template.id}(const ta_gemm* gemm, cudaStream_t stream) {{\n'
+        f'extern "C" int ta_launch_{template.id}(const ta_gemm* gemm, int launches, cudaStream_t stream) {{\n'
         f"  return launch<Gemm<{ELEMENT[template.dtype]}, cutlass::arch::{OPERATOR[template.bit_op]}, {shapes}, "
-        f"{template.stages}>>(gemm, stream);\n"
+        f"{template.stages}>>(gemm, launches, stream);\n"
         "}\n"
     )
 
 
 def table_source(ids: Sequence[str]) -> str:
     """The translation unit that lists the launchers of a library."""
-    externs = "".join(f"int ta_launch_{id_}(const ta_gemm*, cudaStream_t);\n" for id_ in ids)
+    externs = "".join(f"int ta_launch_{id_}(const ta_gemm*, int, cudaStream_t);\n" for id_ in ids)
     entries = "".join(f'  {{"{id_}", ta_launch_{id_}}},\n' for id_ in ids)
     return (
         f'#include "abi.h"\nextern "C" {{\n{externs}extern const ta_entry ta_entries[];\n'
@@ -150,9 +152,10 @@ def _build_locked(
     jobs: int,
     progress: Progress,
 ) -> Library:
-    base = _hash(_headers_hash(), str(arch), *FLAGS, *tools.versions.values())
+    tools_key = (str(arch), *FLAGS, *tools.versions.values())
+    base = _hash(_headers_hash(TEMPLATE_HEADERS), *tools_key)
     units = [_unit(t.id, template_source(t), base) for t in templates]
-    harness = _unit("harness", (kernel_sources() / "harness.cu").read_text(), base)
+    harness = _unit("harness", (kernel_sources() / "harness.cu").read_text(), _hash(_headers_hash(), *tools_key))
     results = _compile_all([*units, harness], arch, cache, tools, jobs, progress)
     if results[harness.key]:
         raise BuildError(f"the harness does not compile for sm_{arch}: {results[harness.key]}")
@@ -261,8 +264,10 @@ def _object(cache: Path, key: str) -> Path:
     return cache / "objects" / f"{key}.o"
 
 
-def _headers_hash() -> str:
-    return _hash(*(path.read_text() for path in sorted(kernel_sources().glob("*")) if path.suffix in (".h", ".cuh")))
+def _headers_hash(names: Sequence[str] = ()) -> str:
+    """Of the headers of these names, or of all."""
+    found = sorted(path for path in kernel_sources().glob("*") if path.suffix in (".h", ".cuh"))
+    return _hash(*(path.read_text() for path in found if not names or path.name in names))
 
 
 def _hash(*parts: str) -> str:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from tilearena import cli_gpu, cli_score
+from tilearena import cli_gpu, cli_measure, cli_score
 from tilearena.cli_options import Json, Root, console, print_json
-from tilearena.errors import PredictorError, TilearenaError, one_line
+from tilearena.errors import Interrupted, PredictorError, TilearenaError, one_line
 from tilearena.leaderboard import serve
 from tilearena.plugins import discover, load
 from tilearena.root import find_root
@@ -22,10 +22,14 @@ ABOUT = (
     "Choose CUTLASS GEMM templates for low-bit matrix products, and show on real measurements how good the choice is."
 )
 
+#: 128 + SIGINT, as a shell reports it.
+INTERRUPTED = 130
+
 app = typer.Typer(help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(cli_gpu.devices)
+app.command()(cli_gpu.doctor)
 app.command()(cli_gpu.build)
-app.command()(cli_gpu.measure)
+app.command()(cli_measure.measure)
 app.command()(cli_score.score)
 app.command()(cli_score.bench)
 app.command()(cli_score.submit)
@@ -95,7 +99,7 @@ def board(
 
 
 def main() -> None:
-    """Entry point: user errors become one sentence on standard error and exit code 2."""
+    """Entry point: user errors become one sentence on standard error and exit code 2, or 130 after Ctrl-C."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP, and nohup ignores it
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
@@ -104,7 +108,7 @@ def main() -> None:
         app()
     except TilearenaError as error:
         print(f"tilearena: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(INTERRUPTED if isinstance(error, Interrupted) else 2)
     except OSError as error:  # no space, no permission
         where = one_line(str(error.filename or "a file or folder in use"))
         print(f"tilearena: {where}: {one_line(error.strerror or str(error))}", file=sys.stderr)

@@ -1,19 +1,17 @@
 """Verbs around the GPU: devices, build, measure."""
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
 from tilearena import build as builder
-from tilearena import dataset, live
-from tilearena.cli_options import Dtypes, Json, Root, SpaceName, one_of, print_json
-from tilearena.device import Telemetry, visible_devices
-from tilearena.errors import MeasureError, NoGpuError, SpecError
-from tilearena.measure import Session, record
+from tilearena import doctor_readings, live
+from tilearena.cli_options import Dtypes, Json, Root, SpaceName, console, one_of, print_json
+from tilearena.device import visible_devices
+from tilearena.doctor import diagnose, show, verdict
+from tilearena.errors import NoGpuError, SpecError
 from tilearena.progress import progress_bar
-from tilearena.records import PROTOCOLS, Device, Dtype, ProtocolName
+from tilearena.records import Dtype
 from tilearena.root import find_root, recorded_devices
 from tilearena.spec import load_space, load_workload
 
@@ -69,59 +67,17 @@ def build(
         raise typer.Exit(1)
 
 
-def measure(
-    spec: str,
-    space: SpaceName = None,
-    dtype: Dtypes = None,
-    protocol: Annotated[list[str] | None, typer.Option(help="cold or hot; repeatable. Default: both.")] = None,
-    repeat: Annotated[bool, typer.Option("--repeat", help="Record a second, independent run, for ceilings.")] = False,
+def doctor(
     ordinal: Annotated[int, typer.Option("--gpu", min=0, help="Number of the GPU.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a recording that exists.")] = False,
-    root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Prove exact and time every template on every problem of SPEC, on this machine's GPU."""
-    workload = load_workload(spec)
-    chosen = load_space(space or workload.space)
-    device = live.pick_device(ordinal)
-    folder = find_root(root)
-    rows = []
-    for name in cast(tuple[Dtype, ...], one_of("--dtype", dtype, workload.dtypes)):
-        for timing in cast(tuple[ProtocolName, ...], one_of("--protocol", protocol, PROTOCOLS)):
-            path = dataset.find_path(folder, device.slug, workload.name, chosen.name, name, timing, workload.op, repeat)
-            if path.exists() and not force:
-                raise MeasureError(f"{path} exists; give --force to replace it, or --repeat for a second run")
-            how = workload.protocol(timing, name)
-            if repeat:  # other operands and another order of launches, or the two runs would not be independent
-                how = how.model_copy(update={"seed": how.seed + 1})
-            session = Session(workload, chosen, workload.problems_for(name), how)
-            rows.append(_measure_one(session, device, ordinal, path))
+    """Say whether this machine is fit to measure, and change nothing; exit code 1 if it is not."""
+    readings = doctor_readings.read(ordinal)
+    findings = diagnose(readings)
     if as_json:
-        print_json(rows)
-
-
-def _measure_one(session: Session, device: Device, ordinal: int, path: Path) -> dict[str, Any]:
-    first, protocol = session.problems[0], session.protocol
-    title = f"{session.workload.name} {first.dtype} {protocol.name}"
-    with progress_bar(f"build {title}") as progress:
-        runner = live.open_runner(
-            device,
-            session.space,
-            first.dtype,
-            first.bit_op,
-            session.problems,
-            seed=protocol.seed,
-            ordinal=ordinal,
-            progress=progress,
-        )
-    with runner, progress_bar(f"measure {title}") as progress:
-        telemetry = Telemetry(ordinal)
-        header = record(session, runner, path, telemetry=telemetry, progress=progress)
-    rows = dataset.read(path).rows
-    failed = sum(status != "ok" for status in rows["status"].to_pylist())
-    print(
-        f"{title}: {len(rows)} rows, {failed} failed, {header.wall_time_s:.1f} s, "
-        f"{len(rows) / max(header.wall_time_s, 1e-9):.0f} rows/s, noise floor {header.noise_floor}, {path}",
-        file=sys.stderr,
-    )
-    return {"path": str(path), "rows": len(rows), "failed": failed, **header.model_dump(mode="json")}
+        found = [finding.model_dump(mode="json") for finding in findings]
+        print_json({"verdict": verdict(findings), "findings": found, "readings": readings.model_dump(mode="json")})
+    else:
+        show(readings, findings, console())
+    if verdict(findings) == "not fit":
+        raise typer.Exit(1)

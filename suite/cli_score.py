@@ -21,7 +21,7 @@ from tilearena.root import find_root
 from tilearena.score import Score
 from tilearena.spec import Workload, load_space, load_workload
 from tilearena.splits import NETWORKS, SPLITS, Split
-from tilearena.submission import Scored, prepare
+from tilearena.submission import Scored, prepare, require_file, require_kept
 
 
 def _evaluate(
@@ -118,6 +118,9 @@ def submit(
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
     time_limit: TimeLimit = 300.0,
     out: Annotated[Path | None, typer.Option(help="Root to write below. Default: --root.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a submission even if it has results that are not asked for now.")
+    ] = False,
     root: Root = None,
 ) -> None:
     """Score predictors and write one submission (JSON and Parquet) for each of them."""
@@ -136,6 +139,8 @@ def submit(
         seed=SEED,
         time_limit_s=time_limit,
     )
+    if not force:
+        require_kept(out or folder, scored)
     for path in benches.write_submissions(out or folder, scored, submitter):
         print(path)
     _exit_if_failed(refused, [s.score for s in scored])
@@ -144,6 +149,8 @@ def submit(
 def check_(files: list[Path], root: Root = None, as_json: Json = False) -> None:
     """Recompute every figure of submissions from their picks and the recordings; exit code 1 if one does not hold."""
     folder = find_root(root)
+    for path in files:  # a path that leads nowhere was mistyped: no submission was refused
+        require_file(path)
     rows: list[dict[str, Any]] = []
     for path in files:
         try:

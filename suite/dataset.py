@@ -11,17 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import Field, FiniteFloat, ValidationError
+from pydantic import ValidationError
 
 from tilearena.atomic import replacing
 from tilearena.errors import RecordingError
+from tilearena.provenance import Anchors, Batch, Clock, Share, wall_time_s
 from tilearena.records import (
     SLUG,
     BitOp,
@@ -37,7 +38,7 @@ from tilearena.records import (
 )
 from tilearena.row_fault import candidate_fault, row_fault
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 METADATA_KEY = b"tilearena"
 #: A few bytes of Parquet can stand for very many values.
 MAX_VALUES = 1 << 28
@@ -59,7 +60,10 @@ Ints = npt.NDArray[np.int64]
 
 
 class Candidate(Record):
-    """What a row's ``candidate`` index means. A ``control`` is the default template a second time (A/A)."""
+    """What a row's ``candidate`` index means. A ``control`` is the default template a second time (A/A).
+
+    The vendor's kernels have the ids ``cublaslt`` (the first answer of its heuristic) and ``torch._int_mm``.
+    """
 
     id: str
     origin: Literal["template", "control", "vendor"] = "template"
@@ -67,7 +71,11 @@ class Candidate(Record):
 
 
 class Header(Record):
-    """Where the rows of a file come from."""
+    """Where the rows of a file come from.
+
+    ``device`` has no ``uuid_sha256`` where several cards contributed; ``batches`` say which card measured which
+    problems, in the order of the rows.
+    """
 
     schema_version: int = SCHEMA_VERSION
     op: Op
@@ -82,14 +90,24 @@ class Header(Record):
     support: Support
     candidates: tuple[Candidate, ...]
     default: int
-    sessions: tuple[str, ...]
     started_at: str
-    wall_time_s: float
-    empty_interval_ns: float | None
-    noise_floor: Annotated[FiniteFloat, Field(ge=0)] | None
+    clock: Clock | None
+    noise_floor: Share | None
     versions: dict[str, str]
-    telemetry: dict[str, Any]
+    batches: tuple[Batch, ...] = ()
+    anchors: tuple[Anchors, ...] = ()
     fingerprint: str = ""
+
+    @property
+    def wall_time_s(self) -> float:
+        """Seconds of measuring, proof included, warm-up and building not."""
+        return wall_time_s(self.batches)
+
+    @property
+    def screens(self) -> Ints:
+        """Number of screen samples [C] at the head of each candidate's samples: only templates are screened."""
+        rounds = self.protocol.screen_rounds
+        return np.array([rounds if c.origin == "template" else 0 for c in self.candidates])
 
 
 @dataclass(frozen=True)
@@ -137,7 +155,7 @@ class Recording:
         rank = np.argsort(np.argsort(first))
         problem = rank[inverse.reshape(-1)]
         time_ns = np.full((len(first), len(self.header.candidates)), np.inf)
-        medians = _median_time_ns(self.rows)
+        medians = median_time_ns(self.rows, self.header.screens)
         time_ns[problem, self.rows["candidate"].to_numpy()] = medians
         return shapes[np.sort(first)], time_ns
 
@@ -159,22 +177,37 @@ class Recording:
         columns = [i for i, c in enumerate(self.header.candidates) if c.origin == "template"]
         return Table(self.task, problems, time_ns[:, columns])
 
+    @property
+    def cards(self) -> list[str | None]:
+        """``uuid_sha256`` of the card that measured each problem [P]; empty where that is unknown."""
+        return [batch.card for batch in self.header.batches for _ in range(batch.n_problems)]
+
     def column_ns(self, candidate: int) -> Floats:
         """Median time of one candidate on every problem [P], inf where it failed."""
         return self._grid[1][:, candidate]
 
 
-def _median_time_ns(rows: pa.Table) -> Floats:
-    """Median of ``elapsed_ns`` over ``launches`` for each row; inf for a row without samples."""
+def median_time_ns(rows: pa.Table, screens: Ints) -> Floats:
+    """Median time per launch of each row, inf where there is none.
+
+    A contender's is of its fresh samples alone: those of the screen made it a contender, so they are biased.
+
+    Args:
+        rows: of a recording, R of them.
+        screens: number of screen samples [C] of each candidate.
+    """
     samples = rows["elapsed_ns"].combine_chunks()
     lengths = np.diff(samples.offsets.to_numpy())
+    screen = screens[rows["candidate"].to_numpy()]
+    skipped = np.where(lengths > screen, screen, 0)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) + skipped
+    counts = lengths - skipped
     flat = samples.flatten().to_numpy().astype(np.float64)
     launches = np.maximum(rows["launches"].to_numpy(), 1)
     out = np.full(len(rows), np.inf)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    for length in np.unique(lengths[lengths > 0]):
-        which = np.flatnonzero(lengths == length)
-        out[which] = np.median(flat[starts[which][:, None] + np.arange(length)], axis=1) / launches[which]
+    for count in np.unique(counts[counts > 0]):
+        which = np.flatnonzero(counts == count)
+        out[which] = np.median(flat[starts[which][:, None] + np.arange(count)], axis=1) / launches[which]
     return out
 
 
@@ -267,9 +300,13 @@ def read(path: Path) -> Recording:
         raise RecordingError(f"{path}: its content does not match its fingerprint {header.fingerprint}; fetch it again")
     kinds = [(c.origin, c.template) for c in header.candidates]
     fault = candidate_fault(kinds, header.default, header.dtype, header.bit_op)
-    if fault := fault or row_fault(rows, header.dtype, header.protocol, len(kinds)):
+    if fault := fault or row_fault(rows, header.dtype, header.protocol, [o for o, _ in kinds]):
         raise RecordingError(f"{path}: {fault}")
-    return Recording(header, rows)
+    recording = Recording(header, rows)
+    listed, there = sum(batch.n_problems for batch in header.batches), len(recording.table.problems)
+    if header.batches and listed != there:
+        raise RecordingError(f"{path}: its batches are of {listed} problems, but it has {there}")
+    return recording
 
 
 def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]]:

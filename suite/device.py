@@ -1,13 +1,20 @@
 """What GPU is here, and its state while we measure: the CUDA driver for identity, NVML for clocks and power."""
 
 import hashlib
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
 
+from tilearena import provenance
 from tilearena.errors import NoGpuError
+from tilearena.provenance import Range
 from tilearena.records import Device, device_slug
+
+#: What the sensors of a card say at one moment: sm_clock_mhz, memory_clock_mhz, power_w, temperature_c and
+#: throttle_reasons (NVML's bit mask), as far as the card supports them.
+Reading = dict[str, float]
 
 
 def visible_devices() -> list[Device]:
@@ -48,9 +55,13 @@ def _describe(driver: Any, ordinal: int) -> Device:
         memory_bytes=int(_call(driver.cuDeviceTotalMem(handle))),
         smem_per_block_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         smem_per_sm_bytes=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-        uuid_sha256=hashlib.sha256(uuid).hexdigest()[:16],
+        uuid_sha256=_uuid_sha256(uuid),
         **_limits(uuid),
     )
+
+
+def _uuid_sha256(uuid: bytes) -> str:
+    return hashlib.sha256(uuid).hexdigest()[:16]
 
 
 def _call(result: tuple[Any, ...]) -> Any:
@@ -71,13 +82,28 @@ def _nvml_handle(uuid: bytes) -> Any | None:
         return None
 
 
-def _read(reads: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+def nvml_card(ordinal: int) -> Any | None:
+    """NVML's handle of CUDA's GPU ``ordinal``, or of the whole card that this is a MIG slice of; None without NVML."""
+    from cuda.bindings import driver
+
+    handle = _call(driver.cuDeviceGet(ordinal))
+    card = _nvml_handle(bytes(_call(driver.cuDeviceGetUuid(handle)).bytes))
+    if card is not None:
+        return card
+    bus_id = _call(driver.cuDeviceGetPCIBusId(32, handle)).split(b"\0")[0].decode()
+    try:
+        return pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+    except pynvml.NVMLError:
+        return None
+
+
+def read_supported(reads: dict[str, Callable[[], Any]]) -> dict[str, Any]:
     """The answers of those readings that this card supports."""
     found = {}
     for key, read in reads.items():
         try:
             found[key] = read()
-        except pynvml.NVMLError:
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # or a driver that is too old to be asked
             continue
     return found
 
@@ -86,7 +112,7 @@ def _limits(uuid: bytes) -> dict[str, Any]:
     card = _nvml_handle(uuid)
     if card is None:
         return {}
-    return _read(
+    return read_supported(
         {
             "driver": pynvml.nvmlSystemGetDriverVersion,
             "sm_clock_max_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(card, pynvml.NVML_CLOCK_SM),
@@ -96,43 +122,50 @@ def _limits(uuid: bytes) -> dict[str, Any]:
     )
 
 
-class Telemetry:
-    """Clocks, power, temperature and throttle reasons of one card, sampled when asked."""
+class Sensors:
+    """Clocks, power, temperature and throttle reasons of one card, read through NVML: no CUDA context is opened."""
 
-    def __init__(self, ordinal: int) -> None:
-        from cuda.bindings import driver
+    def __init__(self, uuid_sha256: str | None) -> None:
+        self._card = _card_of(uuid_sha256)
 
-        handle = _call(driver.cuDeviceGet(ordinal))
-        self._card = _nvml_handle(bytes(_call(driver.cuDeviceGetUuid(handle)).bytes))
-        self.samples: list[dict[str, float]] = []
-
-    def sample(self) -> None:
-        """Read once; nothing happens where NVML does not know the card."""
+    def read(self) -> Reading:
+        """What is supported; nothing where NVML does not know the card."""
         card = self._card
         if card is None:
-            return
-        self.samples.append(
-            _read(
-                {
-                    "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_SM),
-                    "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_MEM),
-                    "power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(card) / 1000,
-                    "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(card, pynvml.NVML_TEMPERATURE_GPU),
-                    "throttle_reasons": lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(card),
-                }
-            )
+            return {}
+        return read_supported(
+            {
+                "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_SM),
+                "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_MEM),
+                "power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(card) / 1000,
+                "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(card, pynvml.NVML_TEMPERATURE_GPU),
+                "throttle_reasons": lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(card),
+            }
         )
 
 
-def summarise(samples: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Minimum, median and maximum of each reading, and all throttle reasons seen as one bit mask."""
-    out: dict[str, Any] = {"n_samples": len(samples)}
+def _card_of(uuid_sha256: str | None) -> Any | None:
+    """NVML's handle of the card whose UUID has this hash."""
+    try:
+        pynvml.nvmlInit()
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            card = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = pynvml.nvmlDeviceGetUUID(card).removeprefix("GPU-").replace("-", "")
+            if _uuid_sha256(bytes.fromhex(uuid)) == uuid_sha256:
+                return card
+    except pynvml.NVMLError:
+        return None
+    return None
+
+
+def summarise(readings: Sequence[Reading]) -> provenance.Telemetry:
+    """Smallest, median and largest of each reading, and all throttle reasons seen as one bit mask."""
+    readings = [reading for reading in readings if reading]
+    ranges = {}
     for key in ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c"):
-        values = sorted(sample[key] for sample in samples if key in sample)
-        if values:
-            out[key] = {"min": values[0], "median": values[len(values) // 2], "max": values[-1]}
+        if values := [reading[key] for reading in readings if key in reading]:
+            ranges[key] = Range(min=min(values), median=statistics.median(values), max=max(values))
     reasons = 0
-    for sample in samples:
-        reasons |= int(sample.get("throttle_reasons", 0))
-    out["throttle_reasons"] = reasons
-    return out
+    for reading in readings:
+        reasons |= int(reading.get("throttle_reasons", 0))
+    return provenance.Telemetry(n_samples=len(readings), throttle_reasons=reasons, **ranges)

@@ -39,6 +39,8 @@ class Judged:
     constant_loss: Floats
     log_speedup: Floats
     log_oracle_speedup: Floats
+    log_vs_cublaslt: Floats
+    log_oracle_vs_cublaslt: Floats
 
 
 def measured(table: Table) -> Bools:
@@ -79,11 +81,11 @@ def judge(
     repeat: Table | None,
     noise_floor: float | None,
     constant_picks: Ints | None,
+    vendor_ns: Floats | None,
 ) -> Judged:
     """Judge ``picks`` [P, R] problem by problem; arguments as in ``tilearena.score.score``, all problems measured."""
     best = table.time_ns.min(axis=1)
-    default = table.time_ns[:, table.task.default]
-    default = np.where(np.isfinite(default), default, np.nan)
+    default = _finite(table.time_ns[:, table.task.default])
     time, ran = picked(table.time_ns, picks)
     regret_at = np.minimum.accumulate(time / best[:, None] - 1, axis=1)
     right = ran & (time == best[:, None])
@@ -94,6 +96,7 @@ def judge(
     if noise_floor is not None:
         tied = ran & (time <= best[:, None] * (1 + min(noise_floor, MAX_TIE_BAND)))
         tie = _as_share(tied[:, :2].any(axis=1))
+    vendor = unknown if vendor_ns is None else _finite(vendor_ns)
     constant = unknown
     if constant_picks is not None:
         constant = np.log(picked(table.time_ns, constant_picks[:, None])[0][:, 0] / best)
@@ -115,6 +118,8 @@ def judge(
         constant_loss=constant,
         log_speedup=np.log(default / first),
         log_oracle_speedup=np.log(default / best),
+        log_vs_cublaslt=np.log(vendor / first),
+        log_oracle_vs_cublaslt=np.log(vendor / best),
     )
 
 
@@ -129,6 +134,8 @@ def estimate(judged: Judged, weights: Floats) -> dict[str, Floats]:
         **dict(zip(QUANTILES, quantiles, strict=True)),
         "speedup_geomean": np.exp(weighted_mean(weights, judged.log_speedup)),
         "oracle_speedup_geomean": np.exp(weighted_mean(weights, judged.log_oracle_speedup)),
+        "speedup_vs_cublaslt_geomean": np.exp(weighted_mean(weights, judged.log_vs_cublaslt)),
+        "oracle_speedup_vs_cublaslt_geomean": np.exp(weighted_mean(weights, judged.log_oracle_vs_cublaslt)),
         "gap_closed": 1 - np.divide(loss, constant_loss, out=undefined, where=constant_loss > 0),
         "slowdown_max": slowdown_max,
     }
@@ -148,6 +155,11 @@ def _ceilings(table: Table, repeat: Table | None) -> dict[str, Floats]:
         right = ran & (time == best)
         top1[here], top2[here], regret[here] = right[:, 0], right.any(axis=1), time[:, 0] / best[:, 0] - 1
     return {"ceiling_top1": top1, "ceiling_top2": top2, "ceiling_regret_mean": regret}
+
+
+def _finite(time_ns: Floats) -> Floats:
+    """The same times, NaN for one that is not finite."""
+    return np.where(np.isfinite(time_ns), time_ns, np.nan)
 
 
 def _as_share(hits: Bools) -> Floats:

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Literal
 
 from tilearena import dataset
-from tilearena.dataset import Header, Ints, Recording
+from tilearena.dataset import Floats, Header, Ints, Recording
 from tilearena.errors import RecordingError
 from tilearena.manifest import Fingerprints
 from tilearena.score import Key, Score, score
 from tilearena.space import Space
 from tilearena.spec import Workload, load_space, load_workload, space_names, workload_names
 from tilearena.splits import groups_for, train_spec_for
+
+#: Id of the vendor's candidate that speedups are over: the first answer of cuBLASLt's heuristic, called directly.
+CUBLASLT = "cublaslt"
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,14 @@ def _require_same(header: Header, kind: Literal["workload", "space"], meant: Wor
         )
 
 
+def cublaslt_ns(recording: Recording) -> Floats | None:
+    """Median time of cuBLASLt on every problem [P] in ns, inf where it failed; None where it was not recorded."""
+    for i, candidate in enumerate(recording.header.candidates):
+        if (candidate.origin, candidate.id) == ("vendor", CUBLASLT):
+            return recording.column_ns(i)
+    return None
+
+
 def judge(
     sources: Sources,
     key: Key,
@@ -111,6 +122,7 @@ def judge(
         noise_floor=sources.test.header.noise_floor,
         predict_us=predict_us,
         constant_picks=constant_picks,
+        vendor_ns=cublaslt_ns(sources.test),
         reason=reason,
         seed=seed,
         intervals=intervals,

@@ -1,20 +1,28 @@
 """From a space and a GPU to a runner that is ready to measure: builds the kernel library and opens the card."""
 
 from collections.abc import Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from tilearena import build, space
+from tilearena.baselines.cublaslt import NAME as TORCH
+from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.device import visible_devices
-from tilearena.errors import NoGpuError
+from tilearena.errors import MeasureError, NoGpuError
 from tilearena.records import BitOp, Device, Dtype, Problem
-from tilearena.runner import External, GpuRunner
+from tilearena.runner import GpuRunner
 from tilearena.space import Space
+from tilearena.vendor import External, find_cublaslt
+from tilearena.worker import Link
 
 
-def pick_device(ordinal: int = 0) -> Device:
-    """The GPU with this number.
+def pick_device(ordinal: int = 0, sms: int | None = None) -> Device:
+    """The GPU with this number, or a partition of so many of its SMs.
 
     Raises:
         NoGpuError: no GPU, not so many, or one that the templates do not run on.
+        MeasureError: the card has fewer SMs.
     """
     devices = visible_devices()
     if not 0 <= ordinal < len(devices):
@@ -22,7 +30,19 @@ def pick_device(ordinal: int = 0) -> Device:
     device = devices[ordinal]
     if device.arch < min(build.ARCHES):
         raise NoGpuError(f"{device.product} is sm_{device.arch}; the templates need sm_80 or newer")
-    return device
+    return device if sms is None else partition(device, sms)
+
+
+def partition(device: Device, sms: int) -> Device:
+    """``device`` as a green context of ``sms`` SMs shows it; the L2 and the memory stay whole.
+
+    Raises:
+        MeasureError: the card has fewer SMs.
+    """
+    if not 0 < sms < device.sm_count:
+        raise MeasureError(f"--sms {sms}: {device.product} has {device.sm_count} SMs; give fewer, or leave --sms out")
+    change = {"slug": f"{device.slug}-sm{sms}", "sm_count": sms, "sm_total": device.sm_count}
+    return device.model_copy(update=change)
 
 
 def library_name(space_: Space, dtype: Dtype) -> str:
@@ -39,10 +59,10 @@ def open_runner(
     *,
     seed: int,
     ordinal: int = 0,
-    vendor: tuple[str, External] | None = None,
+    externals: Sequence[tuple[str, External]] = (),
     progress: build.Progress = lambda done, total, label: None,
 ) -> GpuRunner:
-    """Build what is missing for ``device`` and open it for ``problems``.
+    """Build what is missing for ``device`` and open it for ``problems``; for s8 with cuBLASLt where it is found.
 
     Raises:
         BuildError: nothing can be compiled. NoGpuError, MeasureError: the GPU cannot be opened.
@@ -61,5 +81,52 @@ def open_runner(
         problems,
         seed=seed,
         ordinal=ordinal,
-        vendor=vendor,
+        cublaslt=find_cublaslt() if dtype == "s8" else None,
+        externals=externals,
+    )
+
+
+def torch_kernels(device: Device, dtype: Dtype) -> list[tuple[str, External]]:
+    """``torch._int_mm`` where torch is installed and serves ``device``: it would leave a partition of the SMs."""
+    if dtype != "s8" or device.sm_total:
+        return []
+    try:
+        return [(TORCH, TorchIntMm())]
+    except NoGpuError:
+        return []
+
+
+def open_for_worker(
+    link: Link,
+    space: dict[str, Any],
+    problems: list[Any],
+    seed: int,
+    ordinal: int = 0,
+    sms: int | None = None,
+    torch: bool = True,
+) -> GpuRunner:
+    """`open_runner` from JSON values, in a worker process that owns the GPU.
+
+    Args:
+        link: takes the card's lock, and tells the parent how far a build is.
+        space: a `Space`.
+        problems: `Problem`s of one dtype, all that will be measured.
+        seed: of the operands.
+        ordinal: number of the GPU.
+        sms: size of a partition of its SMs.
+        torch: whether ``torch._int_mm`` is a candidate where torch is installed.
+    """
+    found = TypeAdapter(list[Problem]).validate_python(problems)
+    first, device = found[0], pick_device(ordinal, sms)
+    link.lock(device)
+    return open_runner(
+        device,
+        Space.model_validate(space),
+        first.dtype,
+        first.bit_op,
+        found,
+        seed=seed,
+        ordinal=ordinal,
+        externals=torch_kernels(device, first.dtype) if torch else (),
+        progress=link.building,
     )

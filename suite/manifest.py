@@ -8,7 +8,7 @@ from tilearena.dataset import Recording
 from tilearena.records import SLUG, Record
 from tilearena.score import Key
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 MAX_RESULTS = 64
 MAX_TEXT = 500
 #: The seed of what is submitted: who could choose it would submit the luckiest of many folds and intervals.
@@ -88,7 +88,7 @@ class Result(Record):
 class Manifest(Record):
     """The JSON file."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     kind: Literal["submission"] = "submission"
     predictor: Slug
     version: Slug

@@ -1,30 +1,29 @@
-"""Problems x candidates -> a recording, written in parts so that nothing measured is lost.
+"""Problems x candidates -> a recording, by one hand or several, written in parts so that nothing measured is lost."""
 
-Candidates take turns in shuffled order, round after round, so that a drift of clocks meets all of them alike. The
-default template runs twice, as itself and as a control: their difference is the session's A/A noise floor.
-"""
-
-import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from tilearena import __version__, dataset
-from tilearena.dataset import Header, Ints, Recording
-from tilearena.device import Telemetry, summarise
-from tilearena.errors import DeviceFailedError
+from tilearena.anchors import anchor_problems
+from tilearena.crew import Crew, Measured
+from tilearena.dataset import Header, Recording
+from tilearena.errors import Interrupted, MeasureError, TilearenaError
+from tilearena.hands import Hand, Order
+from tilearena.noise import noise_floor, spread
 from tilearena.parts import Parts
-from tilearena.records import Measurement, Problem, Status, fingerprint
+from tilearena.provenance import Batch
+from tilearena.records import Problem
 from tilearena.records import Protocol as TimingProtocol
-from tilearena.runner import Runner
 from tilearena.space import Space, support
 from tilearena.spec import Workload
+from tilearena.worker_link import Opening
 
-PART_PROBLEMS = 250
-WARM_UP_S = 0.5
+#: Problems that a hand measures in one go: a second or so on a fast GPU. Batches become smaller towards the end, so that
+#: several hands finish at about the same time.
+BATCH_PROBLEMS, SMALLEST_BATCH = 250, 50
 
 Progress = Callable[[int, int, str], None]
 
@@ -38,10 +37,16 @@ class Session:
     problems: tuple[Problem, ...]
     protocol: TimingProtocol
 
-    def header(self, runner: Runner) -> Header:
-        """The header of the recording, before anything was measured."""
-        first = self.problems[0]
-        device = runner.device
+    def header(self, hands: Sequence[Hand]) -> Header:
+        """The header of the recording, before anything was measured.
+
+        Raises:
+            MeasureError: the hands do not measure the same thing.
+        """
+        _require_alike(hands)
+        first, hand = self.problems[0], hands[0]
+        cards = {h.device.uuid_sha256 for h in hands}
+        device = hand.device if len(cards) == 1 else hand.device.model_copy(update={"uuid_sha256": None})
         return Header(
             op=first.op,
             spec=self.workload.name,
@@ -53,130 +58,193 @@ class Session:
             protocol=self.protocol,
             device=device,
             support=support(first.dtype, first.bit_op, device.arch),
-            candidates=runner.candidates,
+            candidates=hand.candidates,
             default=self.space.default_index,
-            sessions=(fingerprint([datetime.now(UTC).isoformat(), device.uuid_sha256]),),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            wall_time_s=0.0,
-            empty_interval_ns=None,
+            clock=hand.clock,
             noise_floor=None,
-            versions={"tilearena": __version__, **runner.versions},
-            telemetry={},
+            versions={"tilearena": __version__, **hand.versions},
         )
 
 
-def turns(problem: Problem, protocol: TimingProtocol, count: int) -> Ints:
-    """[rounds, count]: a permutation of the candidates for each round, fixed by the protocol's seed and the problem."""
-    rng = np.random.default_rng([protocol.seed, problem.m, problem.n, problem.k])
-    return np.argsort(rng.random((protocol.rounds, count)), axis=1)
+def _require_alike(hands: Sequence[Hand]) -> None:
+    first = _described(hands[0])
+    for hand in hands[1:]:
+        for name, value in _described(hand).items():
+            if value != first.get(name):
+                raise MeasureError(
+                    f"the workers do not measure the same thing: {name} is {first.get(name)!r} at one and {value!r} "
+                    f"at another (hosts {hands[0].host} and {hand.host}); leave one out"
+                )
 
 
-def measure_problem(
-    runner: Runner, problem: Problem, protocol: TimingProtocol, which: Sequence[int]
-) -> list[Measurement]:
-    """One interleaved run of some candidates on one problem."""
-    return runner.measure(problem, protocol, which, turns(problem, protocol, len(which)))
+def _described(hand: Hand) -> dict[str, object]:
+    device = hand.device.model_dump(exclude={"uuid_sha256"})
+    return {
+        **{f"device {key}": value for key, value in device.items()},
+        "candidates": [candidate.id for candidate in hand.candidates],
+        "default": hand.default,
+        **{f"version of {tool}": version for tool, version in hand.versions.items()},
+        "tools": sorted(hand.versions),
+    }
 
 
-def warm_up(runner: Runner, problem: Problem, protocol: TimingProtocol) -> None:
-    """Keep the GPU busy until its clocks have risen; what was timed meanwhile is thrown away."""
-    end = time.monotonic() + WARM_UP_S
-    which = range(len(runner.candidates))
-    while time.monotonic() < end:
-        measure_problem(runner, problem, protocol, which)
+def opening(session: Session, *, ordinal: int = 0, sms: int | None = None, torch: bool = True) -> Opening:
+    """How a worker opens GPU ``ordinal``, or ``sms`` of its SMs, for ``session`` and the anchors.
+
+    ``torch`` says whether ``torch._int_mm`` is a candidate where torch is installed.
+    """
+    first = session.problems[0]
+    problems = [*session.problems, *anchor_problems(first.dtype, first.bit_op)]
+    arguments = {
+        "space": session.space.model_dump(mode="json"),
+        "problems": [p.model_dump(mode="json", exclude_defaults=True) for p in problems],
+        "seed": session.protocol.seed,
+        "ordinal": ordinal,
+        "sms": sms,
+        "torch": torch,
+    }
+    return Opening(factory="tilearena.live:open_for_worker", arguments=arguments)
 
 
 def record(
     session: Session,
-    runner: Runner,
+    hands: Sequence[Hand],
     path: Path,
     *,
-    telemetry: Telemetry | None = None,
+    anchors: Sequence[Problem] = (),
     resume: bool = True,
     progress: Progress = lambda done, total, label: None,
 ) -> Header:
     """Measure every candidate on every problem and write the recording to ``path``.
 
-    Parts of an interrupted run of the same card, spec, space and protocol beside ``path`` are continued, unless not
-    ``resume``. Where the device fails, the problem in hand becomes failed rows and the next run goes on after it.
+    Args:
+        session: what to measure.
+        hands: which share the problems out among themselves; they stay open.
+        path: of the recording.
+        anchors: see `tilearena.anchors.anchor_problems`; none are timed if empty.
+        resume: whether parts of an interrupted run beside ``path`` are continued.
+        progress: callback.
 
     Raises:
-        DeviceFailedError: nothing more can run in this process; the parts keep what was measured.
-        MeasureError: a file of the parts is damaged, or another process is at them.
+        Interrupted: Ctrl-C; what is finished is kept.
+        MeasureError: no hand is left, a file cannot be written or is damaged, or another process is at the parts.
     """
-    with Parts(path, session.header(runner)) as parts:
-        if not resume:
-            parts.discard()
-        header = parts.header()
-        done = parts.done()
-        todo = [p for p in session.problems if (p.m, p.n, p.k) not in done]
-        if todo:
-            warm_up(runner, todo[len(todo) // 2], session.protocol)
-        for first in range(0, len(todo), PART_PROBLEMS):
-            _measure_part(session, runner, todo[first : first + PART_PROBLEMS], parts, telemetry, progress)
-        header = header.model_copy(update={"empty_interval_ns": runner.empty_interval_ns()})
-        return _finish(path, parts, header)
+    with Parts(path, session.header(hands), pool=len(hands) > 1) as parts:
+        try:
+            if not resume:
+                parts.discard()
+            header = parts.header()
+            done = parts.done()
+            todo = [p for p in session.problems if (p.m, p.n, p.k) not in done]
+            if todo:
+                _Sweep(session, hands, todo, anchors, parts, header, progress).run()
+            return _finish(path, parts, header, len(session.problems))
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: {_kept(parts, session)}") from None
+        except OSError as error:
+            raise MeasureError(
+                f"{error.filename or path}: {error.strerror or error}; put that right: {_kept(parts, session)}"
+            ) from None
 
 
-def _measure_part(
-    session: Session,
-    runner: Runner,
-    problems: Sequence[Problem],
-    parts: Parts,
-    telemetry: Telemetry | None,
-    progress: Progress,
-) -> None:
-    before = len(parts.done())
-    started = time.monotonic()
-    which = range(len(runner.candidates))
-    rows: list[Measurement] = []
-    if telemetry:
-        telemetry.samples.clear()
-    try:
-        for position, problem in enumerate(problems):
-            try:
-                rows += measure_problem(runner, problem, session.protocol, which)
-            except DeviceFailedError as error:
-                rows += [_device_failed(problem, candidate, str(error)) for candidate in which]
-                raise
-            progress(before + position + 1, len(session.problems), session.workload.name)
-            if telemetry and position % 25 == 0:
-                telemetry.sample()
-    finally:
-        if rows:
-            parts.write(rows, time.monotonic() - started, telemetry.samples if telemetry else ())
+def _kept(parts: Parts, session: Session) -> str:
+    kept, total = len(parts.done()), len(session.problems)
+    return f"{kept} of {total} problems are kept in {parts.folder}; run the same command again to go on"
 
 
-def _device_failed(problem: Problem, candidate: int, reason: str) -> Measurement:
-    """Which of the candidates that took turns is to blame is not known, so each row says what happened."""
-    return Measurement(
-        m=problem.m, n=problem.n, k=problem.k, candidate=candidate, status=Status.LAUNCH_FAILED, reason=reason
-    )
+def batches(problems: Sequence[Problem], hands: int) -> list[Sequence[Problem]]:
+    """Cut ``problems`` up, in order: a batch is at most half of a hand's share of what is left."""
+    cut, left = [], problems
+    while left:
+        size = min(BATCH_PROBLEMS, max(SMALLEST_BATCH, len(left) // (2 * hands)), -(-len(problems) // (2 * hands)))
+        cut.append(left[:size])
+        left = left[size:]
+    return cut
 
 
-def noise_floor(recording: Recording) -> float | None:
-    """95th percentile over problems of |t(control) / t(default) - 1|, the A/A difference; None without a control."""
-    header = recording.header
-    control = next((i for i, c in enumerate(header.candidates) if c.origin == "control"), None)
-    if control is None:
-        return None
-    default, again = recording.column_ns(header.default), recording.column_ns(control)
-    both = np.isfinite(default) & np.isfinite(again)
-    if not both.any():
-        return None
-    return float(np.quantile(np.abs(again[both] / default[both] - 1), 0.95))
+class _Sweep:
+    """One run over the problems that are left: the hands measure, this thread writes down."""
+
+    def __init__(
+        self,
+        session: Session,
+        hands: Sequence[Hand],
+        todo: Sequence[Problem],
+        anchors: Sequence[Problem],
+        parts: Parts,
+        header: Header,
+        progress: Progress,
+    ) -> None:
+        orders = [Order(tuple(batch), session.protocol) for batch in batches(todo, len(hands))]
+        self._id = uuid.uuid4().hex[:16]
+        self._crew = Crew(self._id, hands, orders, anchors)
+        self._session, self._parts, self._header, self._progress = session, parts, header, progress
+        self._before = len(session.problems) - len(todo)
+        self._written, self._anchors = 0, list(self._crew.anchors)
+
+    def run(self) -> None:
+        """Until all is measured, no hand is left, or something ends it; what is finished is written in any case."""
+        crew = self._crew
+        try:
+            crew.start()
+            while crew.working:
+                crew.changed.wait()
+                crew.changed.clear()
+                self._write()
+                self._progress(self._before + crew.n_done, len(self._session.problems), self._session.workload.name)
+        finally:  # a second Ctrl-C ends the waiting
+            crew.halt()
+            crew.join()
+            self._write()
+        if crew.error is not None and not isinstance(crew.error, TilearenaError):
+            raise crew.error
+        reason = crew.error or (crew.lost[-1] if crew.lost else None)
+        whole = self._before + crew.n_done == len(self._session.problems)
+        if reason is not None and (crew.error or not whole):
+            raise MeasureError(f"{reason}; {_kept(self._parts, self._session)}") from reason
+
+    def _write(self) -> None:
+        for measured in self._crew.measured[self._written :]:
+            rows = dataset.rows_from(measured.finished.rows)
+            self._parts.write(self._written, rows, self._note(measured, Recording(self._header, rows)))
+            self._written += 1
+        anchors = list(self._crew.anchors)
+        if anchors != self._anchors:
+            self._parts.write_anchors(anchors)
+            self._anchors = anchors
+
+    def _note(self, measured: Measured, recording: Recording) -> Batch:
+        finished = measured.finished
+        return Batch(
+            session=self._id,
+            card=measured.hand.device.uuid_sha256,
+            host=measured.hand.host,
+            n_problems=finished.n_problems,
+            started_at_s=measured.started_at_s,
+            seconds=finished.seconds,
+            attempts=finished.attempts,
+            slowed=finished.slowed,
+            noise_floor=noise_floor(recording),
+            spread=spread(recording),
+            telemetry=finished.telemetry,
+        )
 
 
-def _finish(path: Path, parts: Parts, header: Header) -> Header:
+def _finish(path: Path, parts: Parts, header: Header, n_problems: int) -> Header:
     found = parts.collect()
+    cards = {batch.card for batch in found.batches}
+    device = header.device.model_copy(update={"uuid_sha256": cards.pop() if len(cards) == 1 else None})
     header = header.model_copy(
         update={
-            "wall_time_s": found.wall_time_s,
-            "sessions": found.sessions,
-            "telemetry": summarise(found.telemetry),
+            "device": device,
             "noise_floor": noise_floor(Recording(header, found.rows)),
+            "batches": found.batches,
+            "anchors": found.anchors,
         }
     )
-    header = dataset.write(path, header, found.rows)
+    whole = parts.folder / "recording"
+    header = dataset.write(whole, header, found.rows)
+    whole.replace(path)
     parts.remove()
     return header

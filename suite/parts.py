@@ -1,53 +1,56 @@
 """Parts of a recording while it is measured: what is finished lies on disk, an interrupted run goes on from there."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from tilearena import dataset
+from tilearena.atomic import replacing
 from tilearena.dataset import COLUMNS, Header
 from tilearena.errors import MeasureError
-from tilearena.records import Measurement, fingerprint
+from tilearena.provenance import Anchors, Batch
+from tilearena.records import fingerprint
 
 Shape = tuple[int, int, int]
+NOTE = b"batch"
 
 
 @dataclass(frozen=True)
 class Collected:
-    """All parts together: rows, seconds of measuring, ids of the runs that contributed, and their telemetry samples."""
+    """All parts together: rows, who measured which of them, and the times of the anchors."""
 
     rows: pa.Table
-    wall_time_s: float
-    sessions: tuple[str, ...]
-    telemetry: list[dict[str, float]]
+    batches: tuple[Batch, ...]
+    anchors: tuple[Anchors, ...]
 
 
 class Parts:
     """The folder beside a recording that holds its parts; one process at a time, as a context manager.
 
-    Only runs of the same card, driver, spec, space, protocol and tools share a folder.
+    Only runs of the same card (or of several cards alike), driver, spec, space, protocol and tools share a folder.
+    Every file in it appears whole or not at all.
     """
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, *, pool: bool = False) -> None:
+        """Name the folder; ``pool`` says that several hands measure, on whatever cards."""
         what = [
             header.spec_fingerprint,
             header.space_fingerprint,
             header.protocol.model_dump(mode="json"),
-            header.device.model_dump(mode="json"),
+            header.device.model_dump(mode="json") | ({"uuid_sha256": "pool"} if pool else {}),
             header.versions,
             [candidate.id for candidate in header.candidates],
         ]
         self.folder = path.with_name(f".{path.stem}.{fingerprint(what)}.parts")
         self._lock = FileLock(self.folder / "lock", timeout=0)
         self._header = header
+        self._first = self._first_anchors = 0
 
     def __enter__(self) -> Self:
         """Take the folder.
@@ -60,6 +63,7 @@ class Parts:
             self._lock.acquire()
         except Timeout:
             raise MeasureError(f"another process is measuring into {self.folder}; wait for it") from None
+        self._first, self._first_anchors = _next(self._files()), _next(self._anchors())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -73,7 +77,8 @@ class Parts:
         """
         begun = self.folder / "header.json"
         if not begun.is_file():
-            begun.write_text(self._header.model_dump_json())
+            with replacing(begun) as scratch:
+                scratch.write_text(self._header.model_dump_json())
             return self._header
         try:
             return Header.model_validate_json(begun.read_bytes())
@@ -88,36 +93,46 @@ class Parts:
         """
         shapes: set[Shape] = set()
         for part in self._files():
-            rows = _read(part)
+            rows, _ = _read(part)
             shapes |= set(zip(*(rows[axis].to_pylist() for axis in "mnk"), strict=True))
         return shapes
 
-    def write(self, rows: Sequence[Measurement], seconds: float, telemetry: Sequence[dict[str, float]]) -> None:
-        """Add a part, atomically."""
-        number = max((int(part.stem) for part in self._files()), default=-1) + 1
-        part = self.folder / f"{number:05d}.parquet"
-        note = {"seconds": seconds, "session": self._header.sessions[0], "telemetry": list(telemetry)}
-        table = dataset.rows_from(rows).replace_schema_metadata({b"part": json.dumps(note).encode()})
-        scratch = part.with_suffix(".tmp")
-        pq.write_table(table, scratch, compression="zstd")
-        scratch.replace(part)
+    def write(self, index: int, rows: pa.Table, batch: Batch) -> None:
+        """Keep the batch of this run that has the number ``index``; once more is once.
+
+        Raises:
+            OSError: it cannot be written; names the file.
+        """
+        with replacing(self.folder / f"{self._first + index:05d}.parquet") as scratch:
+            noted = rows.replace_schema_metadata({NOTE: batch.model_dump_json().encode()})
+            pq.write_table(noted, scratch, compression="zstd")
+
+    def write_anchors(self, anchors: Sequence[Anchors]) -> None:
+        """Keep the times of the anchors of this run, in place of earlier ones of this run.
+
+        Raises:
+            OSError: they cannot be written; names the file.
+        """
+        for i, one in enumerate(anchors):
+            with replacing(self.folder / f"{self._first_anchors + i:05d}.anchors") as scratch:
+                scratch.write_text(one.model_dump_json())
 
     def collect(self) -> Collected:
-        """Everything that was measured, in order."""
-        tables = [_read(part) for part in self._files()]
-        notes: list[dict[str, Any]] = [json.loads(table.schema.metadata[b"part"]) for table in tables]
-        rows = pa.concat_tables([t.replace_schema_metadata(None).cast(COLUMNS) for t in tables]).unify_dictionaries()
-        return Collected(
-            rows=rows.combine_chunks(),
-            wall_time_s=round(sum(note["seconds"] for note in notes), 3),
-            sessions=tuple(dict.fromkeys(note["session"] for note in notes)),
-            telemetry=[sample for note in notes for sample in note["telemetry"]],
-        )
+        """Everything that was measured, in order.
+
+        Raises:
+            MeasureError: a file is damaged.
+        """
+        parts = [_read(part) for part in self._files()]
+        rows = pa.concat_tables([rows for rows, _ in parts]).unify_dictionaries().combine_chunks()
+        anchors = tuple(_read_anchors(file) for file in self._anchors())
+        return Collected(rows, tuple(batch for _, batch in parts), anchors)
 
     def discard(self) -> None:
         """Forget all parts."""
-        for file in [*self._files(), self.folder / "header.json"]:
+        for file in [*self._files(), *self._anchors(), self.folder / "header.json"]:
             file.unlink(missing_ok=True)
+        self._first = self._first_anchors = 0
 
     def remove(self) -> None:
         """Remove the folder, the recording being written."""
@@ -126,9 +141,25 @@ class Parts:
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
 
+    def _anchors(self) -> list[Path]:
+        return sorted(self.folder.glob("*.anchors"))
 
-def _read(part: Path) -> pa.Table:
+
+def _next(files: Sequence[Path]) -> int:
+    return max((int(file.stem) for file in files), default=-1) + 1
+
+
+def _read(part: Path) -> tuple[pa.Table, Batch]:
     try:
-        return pq.read_table(part)
-    except (pa.ArrowException, OSError):
+        rows = pq.read_table(part)
+        note = Batch.model_validate_json(rows.schema.metadata[NOTE])
+        return rows.replace_schema_metadata(None).cast(COLUMNS), note
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
         raise MeasureError(f"{part} is damaged; delete it to measure its problems again") from None
+
+
+def _read_anchors(file: Path) -> Anchors:
+    try:
+        return Anchors.model_validate_json(file.read_bytes())
+    except ValueError:
+        raise MeasureError(f"{file} is damaged; delete it, the rows do not need it") from None

@@ -9,7 +9,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 Op = Literal["gemm"]
 Dtype = Literal["s8", "s4", "b1"]
@@ -112,7 +112,10 @@ class Template(Record):
 
 
 class Device(Record):
-    """What was measured on. ``uuid_sha256`` tells cards apart without naming them."""
+    """What was measured on. ``uuid_sha256`` tells cards apart without naming them.
+
+    Where a partition of its SMs was used, ``sm_count`` is the partition's and ``sm_total`` the whole card's.
+    """
 
     slug: str
     product: str
@@ -127,6 +130,7 @@ class Device(Record):
     power_limit_w: float | None = None
     uuid_sha256: str | None = None
     driver: str | None = None
+    sm_total: int | None = None
 
     @property
     def arch(self) -> int:
@@ -144,15 +148,28 @@ class Protocol(Record):
 
     ``cold``: one launch a sample, on operands last touched more than ``l2_multiple`` x L2 of traffic ago.
     ``hot``: a sample is the mean of back-to-back launches on the same operands that fill ``hot_fill_ns``.
+
+    Every template gets ``screen_rounds`` samples; those that may still win or tie, the contenders, then get ``rounds``
+    fresh ones, see `tilearena.race`. The default template, its control and the vendor's kernels get at least
+    ``reference_rounds`` of these. Without a screen all candidates are contenders.
     """
 
     name: ProtocolName
     rounds: Annotated[int, Field(ge=1, le=64)]
+    screen_rounds: Annotated[int, Field(ge=0, le=64)] = 2
+    contender_margin: Annotated[FiniteFloat, Field(ge=0)] = 0.10
+    reference_rounds: Annotated[int, Field(ge=1, le=64)] = 4
     seed: int
     distribution: Literal["uniform-bits"] = "uniform-bits"
     l2_multiple: float = 3.0
     hot_fill_ns: int = 50_000
     hot_max_launches: int = 20
+
+    @model_validator(mode="after")
+    def _reference_rounds_are_rounds(self) -> Self:
+        if self.reference_rounds > self.rounds:
+            raise ValueError(f"reference_rounds {self.reference_rounds} must be at most rounds {self.rounds}")
+        return self
 
 
 class Status(StrEnum):
@@ -168,7 +185,7 @@ class Status(StrEnum):
 class Measurement(Record):
     """One (problem, candidate): every accepted sample, or the reason why there is none.
 
-    ``elapsed_ns[i]`` is the time of ``launches`` back-to-back launches in round i.
+    ``elapsed_ns[i]`` is the time of ``launches`` back-to-back launches; a template's screen samples come first.
     """
 
     m: int

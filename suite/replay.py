@@ -2,45 +2,67 @@
 
 from collections.abc import Sequence
 
-from tilearena.dataset import Ints, Recording
+from tilearena.dataset import Recording
 from tilearena.errors import MeasureError
-from tilearena.records import Measurement, Problem
+from tilearena.provenance import Clock
+from tilearena.records import Measurement, Problem, Status
 from tilearena.records import Protocol as TimingProtocol
+from tilearena.runner import Begun, Failure
 
 
 class ReplayRunner:
-    """Gives back what was recorded, and refuses what was not."""
+    """Gives back what was recorded, sample by sample, and refuses what was not."""
 
     def __init__(self, recording: Recording) -> None:
         """Index the rows of ``recording`` by shape and candidate."""
         self.device = recording.header.device
         self.candidates = recording.header.candidates
+        self.default = recording.header.default
         self.versions = dict(recording.header.versions)
-        self._empty_interval_ns = recording.header.empty_interval_ns
-        self._protocol = recording.header.protocol.name
+        self._clock = recording.header.clock
+        self._protocol = recording.header.protocol
+        self._screens = recording.header.screens.tolist()
         self._rows = {
             (row["m"], row["n"], row["k"], row["candidate"]): Measurement.model_validate(row)
             for row in recording.rows.to_pylist()
         }
+        self._left: dict[int, list[int]] = {}
 
-    def empty_interval_ns(self) -> float | None:
+    def clock(self) -> Clock | None:
         """As recorded."""
-        return self._empty_interval_ns
+        return self._clock
 
-    def measure(
-        self, problem: Problem, protocol: TimingProtocol, which: Sequence[int], order: Ints
-    ) -> list[Measurement]:
-        """See `tilearena.runner.Runner.measure`.
+    def begin(self, problem: Problem, protocol: TimingProtocol, which: Sequence[int]) -> Begun:
+        """See `tilearena.runner.Runner.begin`. Without a screen in ``protocol`` the recorded one is passed over.
 
         Raises:
             MeasureError: the recording holds another protocol, or lacks a row.
         """
-        if protocol.name != self._protocol:
-            raise MeasureError(f"the recording is {self._protocol}, so it cannot answer for {protocol.name}")
-        rows = []
+        if protocol.name != self._protocol.name:
+            raise MeasureError(f"the recording is {self._protocol.name}, so it cannot answer for {protocol.name}")
+        self._shape = f"{problem.m}x{problem.n}x{problem.k}"
+        launches, failures = {}, {}
+        self._left = {}
         for candidate in which:
             row = self._rows.get((problem.m, problem.n, problem.k, candidate))
             if row is None:
-                raise MeasureError(f"{problem.m}x{problem.n}x{problem.k} with candidate {candidate} was not recorded")
-            rows.append(row)
-        return rows
+                raise MeasureError(f"{self._shape} with candidate {candidate} was not recorded")
+            if row.status is not Status.OK:
+                failures[candidate] = Failure(row.status, row.reason)
+                continue
+            launches[candidate] = row.launches
+            self._left[candidate] = list(row.elapsed_ns)[0 if protocol.screen_rounds else self._screens[candidate] :]
+        return Begun(launches, failures)
+
+    def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
+        """See `tilearena.runner.Runner.sample`.
+
+        Raises:
+            MeasureError: more samples are asked for than were recorded.
+        """
+        elapsed_ns = []
+        for candidate in order:
+            if not self._left[candidate]:
+                raise MeasureError(f"{self._shape} with candidate {candidate} has no more recorded samples")
+            elapsed_ns.append(self._left[candidate].pop(0))
+        return elapsed_ns, {}

@@ -38,6 +38,14 @@ def _subject(score: Score) -> Text:
     return Text.assemble(title, f" ({score.n_problems} problems{emulated})")
 
 
+def _best(score: Score) -> str:
+    """What the best templates of a section gain over cuBLASLt, and on how many problems if not on all."""
+    if not score.n_vendor:
+        return ""
+    some = "" if score.n_vendor == score.n_problems else f"\non {score.n_vendor}"
+    return f"best {times(score, 'oracle_speedup_vs_cublaslt_geomean')}{some}"
+
+
 def score_table(scores: Sequence[Score], title: str) -> RichTable:
     """One row a score, in sections by subject; a failed predictor is a row that says so."""
     columns = (
@@ -48,6 +56,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
         "p99",
         "speedup",
         "of best",
+        "vs cuBLASLt",
         "gap closed",
         "slower",
         "us",
@@ -59,9 +68,9 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
         if _subject(score) != subject:
             subject = _subject(score)
             table.add_section()
-            table.add_row(subject)
+            table.add_row(subject, *[""] * 6, _best(score))
         if score.status == "failed":
-            table.add_row(score.key.predictor, FAILED, *[""] * 8, str(score.n_failed))
+            table.add_row(score.key.predictor, FAILED, *[""] * 9, str(score.n_failed))
             continue
         predict_us = score.figures["predict_us"].value
         table.add_row(
@@ -72,6 +81,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
             percent(score, "regret_p99", 1),
             times(score, "speedup_geomean"),
             times(score, "oracle_speedup_geomean"),
+            times(score, "speedup_vs_cublaslt_geomean"),
             percent(score, "gap_closed"),
             percent(score, "slowdown_share"),
             "-" if predict_us is None else f"{predict_us:.1f}",

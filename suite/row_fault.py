@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, BitOp, Dtype, Protocol, Status, Template
+
+#: The most samples that a row can have: 64 of the screen and 64 fresh ones, see `tilearena.records.Protocol`.
+MAX_SAMPLES = 128
 
 
 def candidate_fault(
@@ -23,8 +27,22 @@ def candidate_fault(
     return None
 
 
-def row_fault(rows: pa.Table, dtype: Dtype, protocol: Protocol, n_candidates: int) -> str | None:
-    """Why ``rows`` cannot be measurements of ``n_candidates`` under ``protocol``, in one sentence; None if they can."""
+def sample_counts(protocol: Protocol, origins: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which numbers of samples (columns, 0 to `MAX_SAMPLES` + 1) rows of a candidate may have, see `tilearena.race`."""
+    screen, rounds = protocol.screen_rounds, protocol.rounds
+    reference = protocol.reference_rounds if screen else rounds
+    allowed = np.zeros((len(origins), MAX_SAMPLES + 2), dtype=np.bool_)
+    for i, origin in enumerate(origins):
+        if origin == "template":
+            allowed[i, [screen, screen + reference, screen + rounds] if screen else [rounds]] = True
+        else:
+            allowed[i, reference] = True
+    return allowed
+
+
+def row_fault(rows: pa.Table, dtype: Dtype, protocol: Protocol, origins: Sequence[str]) -> str | None:
+    """Why ``rows`` cannot be measurements of candidates of ``origins`` under ``protocol``; None if they can."""
+    n_candidates = len(origins)
     if len(rows) == 0:
         return "holds no rows"
     candidate, launches = rows["candidate"].to_numpy(), rows["launches"].to_numpy()
@@ -40,7 +58,8 @@ def row_fault(rows: pa.Table, dtype: Dtype, protocol: Protocol, n_candidates: in
         | (n % N_ALIGNMENT != 0)
         | (k % K_ALIGNMENT[dtype] != 0),
         "has a status that contradicts its samples": ok != (lengths > 0),
-        f"does not have {protocol.rounds} samples": ok & (lengths != protocol.rounds),
+        "has a number of samples that its protocol does not take": ok
+        & ~sample_counts(protocol, origins)[np.clip(candidate, 0, None), np.minimum(lengths, MAX_SAMPLES + 1)],
         "has a number of launches that contradicts its status or protocol": (launches < ok)
         | (~ok & (launches != 0))
         | (launches > (1 if protocol.name == "cold" else protocol.hot_max_launches)),

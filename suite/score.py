@@ -28,6 +28,8 @@ FIGURES = (
     "regret_max",
     "speedup_geomean",
     "oracle_speedup_geomean",
+    "speedup_vs_cublaslt_geomean",
+    "oracle_speedup_vs_cublaslt_geomean",
     "gap_closed",
     "slowdown_share",
     "slowdown_max",
@@ -73,6 +75,7 @@ class Score(Record):
 
     ``n_problems`` counts all problems; of these ``n_unmeasured`` have no feasible template and enter no figure, and
     ``n_no_default`` have times but none of the default, so that they enter no speedup and no slowdown.
+    ``n_vendor`` have times of templates and of cuBLASLt, and alone enter the speedups over cuBLASLt.
     ``n_failed`` counts the measured problems whose first pick is missing or infeasible there. ``reason`` says why the
     predictor failed and is empty if it did not.
     """
@@ -83,6 +86,7 @@ class Score(Record):
     n_failed: int
     n_unmeasured: int
     n_no_default: int
+    n_vendor: int
     figures: dict[str, Figure]
 
     @property
@@ -134,6 +138,7 @@ def score(
     noise_floor: float | None = None,
     predict_us: float | None = None,
     constant_picks: Ints | None = None,
+    vendor_ns: Floats | None = None,
     reason: str = "",
     seed: int = 0,
     intervals: bool = True,
@@ -150,15 +155,16 @@ def score(
         noise_floor: relative A/A difference of the session, a fraction.
         predict_us: median time to rank one problem, in microseconds.
         constant_picks: int [P], the best constant template of the training part of each problem, for ``gap_closed``.
+        vendor_ns: float64 [P], median time of cuBLASLt on each problem in nanoseconds, inf or NaN where it is unknown.
         reason: why the predictor failed or declined; the status is then ``failed``, as it is if no first pick runs.
         seed: of the bootstrap.
         intervals: without them every ``lo`` and ``hi`` is None, and a score takes milliseconds.
 
     Raises:
         PredictorError: picks or constant picks of a wrong shape, or naming a template that is not there.
-        RecordingError: the repeat recording has other templates.
+        RecordingError: the repeat recording has other templates, or the vendor's times are of another shape.
     """
-    _check(table, picks, constant_picks, repeat)
+    _check(table, picks, constant_picks, repeat, vendor_ns)
     rows = measured(table)
     judged = judge(
         table.take(rows),
@@ -166,6 +172,7 @@ def score(
         repeat=repeat,
         noise_floor=noise_floor,
         constant_picks=None if constant_picks is None else constant_picks[rows],
+        vendor_ns=None if vendor_ns is None else vendor_ns[rows],
     )
     groups = shape_codes(table.problems) if groups is None else groups
     resamples = N_RESAMPLES if intervals else 0
@@ -180,11 +187,14 @@ def score(
         n_failed=int(judged.failed.sum()),
         n_unmeasured=int((~rows).sum()),
         n_no_default=int(np.isnan(judged.slowdown).sum()),
+        n_vendor=int(np.isfinite(judged.log_vs_cublaslt).sum()),
         figures={name: _figure(*estimates[name]) for name in FIGURES},
     )
 
 
-def _check(table: Table, picks: Ints, constant_picks: Ints | None, repeat: Table | None) -> None:
+def _check(
+    table: Table, picks: Ints, constant_picks: Ints | None, repeat: Table | None, vendor_ns: Floats | None
+) -> None:
     n_problems, n_templates = table.time_ns.shape
     depth = min(max(1, picks.shape[-1]), N_PICKS)
     _check_picks("picks", picks, (n_problems, depth), n_templates)
@@ -192,6 +202,8 @@ def _check(table: Table, picks: Ints, constant_picks: Ints | None, repeat: Table
         _check_picks("constant picks", constant_picks, (n_problems,), n_templates)
     if repeat is not None and repeat.task.templates != table.task.templates:
         raise RecordingError("the repeat recording has other templates than the recording; record it again")
+    if vendor_ns is not None and vendor_ns.shape != (n_problems,):
+        raise RecordingError(f"times of cuBLASLt are {list(vendor_ns.shape)}; one for each of {n_problems} is needed")
 
 
 def _check_picks(name: str, picks: Ints, shape: tuple[int, ...], n_templates: int) -> None:

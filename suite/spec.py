@@ -25,8 +25,18 @@ from tilearena.sources import Source
 from tilearena.space import Space
 from tilearena.yaml_lines import Loc, LocatedError, Model, YamlRecord, load
 
-#: Samples of one time. s4 takes fewer: where it is emulated a launch takes ten times as long.
-DEFAULT_ROUNDS: dict[Dtype, int] = {"s8": 8, "s4": 3, "b1": 8}
+Rounds = dict[Dtype, Annotated[int, Field(ge=1, le=64)]]
+
+#: Fresh samples of a contender. Cold ones are of one launch each, so they scatter more. s4 takes fewer: where it is
+#: emulated a launch takes ten times as long.
+DEFAULT_ROUNDS: dict[ProtocolName, Rounds] = {
+    "cold": {"s8": 16, "s4": 3, "b1": 16},
+    "hot": {"s8": 6, "s4": 3, "b1": 6},
+}
+#: Samples of the default template, its control and the vendor's kernels where they are no contenders.
+REFERENCE_ROUNDS: dict[ProtocolName, int] = {"cold": 8, "hot": 3}
+#: Of the screen, see `tilearena.race`; docs/measuring.md has what it would miss.
+CONTENDER_MARGIN: dict[ProtocolName, float] = {"cold": 0.10, "hot": 0.05}
 
 
 class Workload(YamlRecord):
@@ -41,8 +51,10 @@ class Workload(YamlRecord):
     space: str = Field(
         default="paper9", min_length=1, description="Template space, by name or path, unless another is asked for."
     )
-    rounds: dict[Dtype, Annotated[int, Field(ge=1, le=64)]] = Field(
-        default=DEFAULT_ROUNDS, description="Samples of each time, by dtype; 8 (s8, b1) and 3 (s4) where not given."
+    rounds: dict[ProtocolName, Rounds] = Field(
+        default=DEFAULT_ROUNDS,
+        description="Samples of a contender's time, by protocol and dtype; where not given 16 (cold) and 6 (hot), "
+        "and 3 for s4.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the operands and of the order of launches.")
     limits: Limits = Field(default=Limits(), description="What one problem may cost.")
@@ -50,8 +62,8 @@ class Workload(YamlRecord):
 
     @field_validator("rounds")
     @classmethod
-    def _fill_rounds(cls, rounds: dict[Dtype, int]) -> dict[Dtype, int]:
-        return {**DEFAULT_ROUNDS, **rounds}
+    def _fill_rounds(cls, rounds: dict[ProtocolName, Rounds]) -> dict[ProtocolName, Rounds]:
+        return {name: {**default, **rounds.get(name, {})} for name, default in DEFAULT_ROUNDS.items()}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -83,7 +95,14 @@ class Workload(YamlRecord):
 
     def protocol(self, name: ProtocolName, dtype: Dtype) -> Protocol:
         """How ``dtype`` is timed under the protocol ``name``."""
-        return Protocol(name=name, rounds=self.rounds[dtype], seed=self.seed)
+        rounds = self.rounds[name][dtype]
+        return Protocol(
+            name=name,
+            rounds=rounds,
+            contender_margin=CONTENDER_MARGIN[name],
+            reference_rounds=min(REFERENCE_ROUNDS[name], rounds),
+            seed=self.seed,
+        )
 
     def _expand(self, dtype: Dtype) -> Iterator[tuple[Loc, Problem]]:
         bit_op = self.bit_op if dtype == "b1" else None

@@ -91,6 +91,42 @@ def prepare(root: Path, submitter: str) -> None:
         raise SubmissionError(f"{place}: cannot be written ({error.strerror}); choose another folder") from None
 
 
+def require_kept(root: Path, scored: Sequence[Scored]) -> None:
+    """Make sure that writing ``scored`` loses no result of a submission that is there already.
+
+    What cannot be read (damaged, or of another schema version) is no loss.
+
+    Raises:
+        SubmissionError: a file below ``root`` has results that ``scored`` lacks; names the file and all of them.
+    """
+    keys = dict.fromkeys(s.score.key for s in scored)
+    for path in dict.fromkeys(path_for(root, k.device, k.spec, k.predictor, k.version) for k in keys):
+        try:
+            there = read(path).manifest.results
+        except SubmissionError:
+            continue
+        if lost := [result.label for result in there if result.key not in keys]:
+            raise SubmissionError(
+                f"{path}: also holds {', '.join(lost)}, which would be lost; submit these as well, or give --force"
+            )
+
+
+def require_file(path: Path) -> None:
+    """Make sure that there is a file to read.
+
+    Raises:
+        SubmissionError: there is none, or its folder cannot be searched.
+    """
+    try:
+        found = path.is_file()
+    except OSError as error:
+        raise SubmissionError(f"{path}: cannot be read ({error.strerror})") from None
+    if not found:
+        raise SubmissionError(
+            f"{path}: no such file; a submission is a .json with a .parquet of the same name beside it"
+        )
+
+
 def write(root: Path, scored: Sequence[Scored], *, submitter: str, created_at: AwareDatetime) -> Path:
     """Write the JSON and its Parquet; returns the path of the JSON.
 
@@ -144,10 +180,7 @@ def _bytes(path: Path) -> bytes:
         for part in (path, *path.absolute().parents[:3]):
             if part.is_symlink():
                 raise SubmissionError(f"{path}: {part.name!r} is a symbolic link; put the file itself there")
-        if not path.is_file():
-            raise SubmissionError(
-                f"{path}: no such file; a submission is a .json with a .parquet of the same name beside it"
-            )
+        require_file(path)
         if path.stat().st_size > MAX_BYTES:
             raise SubmissionError(f"{path}: larger than {MAX_BYTES >> 20} MiB; split the submission by spec")
         return path.read_bytes()

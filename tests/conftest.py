@@ -15,57 +15,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# what tests share beside fixtures lies in modules here
+sys.path.insert(0, str(Path(__file__).parent))
+
+from standin import DEFAULT, DEVICE, formula_ns, templates
+
 from tilearena import cli, dataset, plugins, submission
 from tilearena.dataset import Candidate, Header, Ints, Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
-from tilearena.judge import Sources
-from tilearena.records import BITS, Device, Dtype, Measurement, Protocol, ProtocolName, Status, Template
+from tilearena.judge import Sources, cublaslt_ns
+from tilearena.records import Dtype, Measurement, Protocol, ProtocolName, Status
 from tilearena.score import Key, constant_pick, rank, score
 from tilearena.spec import load_space, load_workload
 from tilearena.splits import Split, groups_for, plan, train_spec_for
 from tilearena.submission import Scored
 
-DEVICE = Device(
-    slug="synthetic-device",
-    product="Synthetic device (formula, not measured)",
-    compute_capability=(9, 0),
-    sm_count=132,
-    l2_bytes=60 << 20,
-    memory_bytes=140 << 30,
-    smem_per_block_bytes=227 << 10,
-    smem_per_sm_bytes=228 << 10,
-    driver="0.0",
-)
-TILES = {"large": (128, 256, 64, 64), "medium": (128, 128, 64, 64), "small": (64, 64, 32, 32)}
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def _templates(dtype: Dtype) -> tuple[Template, ...]:
-    k = 512 // BITS[dtype]
-    return tuple(
-        Template(
-            dtype=dtype,
-            bit_op="and" if dtype == "b1" else None,
-            label=f"{name}/{stages}",
-            threadblock=(m, n, k),
-            warp=(wm, wn, k),
-            instruction=(16, 8, k // 2),
-            stages=stages,
-        )
-        for name, (m, n, wm, wn) in TILES.items()
-        for stages in (2, 3, 4)
-    )
-
-
-def _time_ns(shape: Sequence[int], template: Template) -> float:
-    """Waves of threadblocks, each as long as its tile and a little for filling the pipeline."""
-    m, n, k = shape
-    tm, tn, tk = template.threadblock
-    resident = min(4, max(1, 200_000 // template.smem_bytes))
-    waves = -(-(-(-m // tm) * -(-n // tn)) // (DEVICE.sm_count * resident))
-    steps = -(-k // tk) + 6 / template.stages + template.stages / 2
-    return 2_000 + waves * steps * (tm * tn) ** 0.8 * 0.05 * resident
+def _vendor_row(m: int, n: int, k: int, candidate: int, time_ns: int) -> Measurement:
+    shape = {"m": m, "n": n, "k": k, "candidate": candidate}
+    if m < 17:
+        return Measurement(**shape, status=Status.LAUNCH_FAILED, reason="fewer than 17 rows")
+    return Measurement(**shape, status=Status.OK, elapsed_ns=(time_ns,) * 3, launches=1)
 
 
 @dataclass(frozen=True)
@@ -104,16 +77,23 @@ class Arena:
         protocol: ProtocolName = "cold",
         seed: int = 0,
         repeat: bool = False,
+        vendor: float | None = None,
     ) -> Path:
-        """Write a recording of the formula with 1 % of noise."""
+        """Write a recording of the formula with 1 % of noise.
+
+        With ``vendor``, the candidate ``cublaslt`` takes so many times the best template's time; it fails below M = 17.
+        """
         rng = np.random.default_rng(seed)
-        templates = _templates(dtype)
+        space = templates(dtype)
         rows = []
         for m, n, k in shapes.tolist():
-            for i, template in enumerate(templates):
-                times = _time_ns((m, n, k), template) * (1 + 0.01 * rng.standard_normal(3))
+            for i, template in enumerate(space):
+                times = formula_ns((m, n, k), template) * (1 + 0.01 * rng.standard_normal(3))
                 sample = tuple(max(1, int(t)) for t in times)
                 rows.append(Measurement(m=m, n=n, k=k, candidate=i, status=Status.OK, elapsed_ns=sample, launches=1))
+            if vendor:
+                best = int(vendor * min(formula_ns((m, n, k), template) for template in space))
+                rows.append(_vendor_row(m, n, k, len(space), best))
         header = Header(
             op="gemm",
             spec=spec,
@@ -122,18 +102,18 @@ class Arena:
             space_fingerprint=load_space("paper9").fingerprint,
             dtype=dtype,
             bit_op="and" if dtype == "b1" else None,
-            protocol=Protocol(name=protocol, rounds=3, seed=seed),
+            protocol=Protocol(name=protocol, rounds=3, screen_rounds=0, reference_rounds=3, seed=seed),
             device=DEVICE,
             support="emulated" if dtype == "s4" else "native",
-            candidates=tuple(Candidate(id=t.id, template=t) for t in templates),
-            default=1,
-            sessions=("synthetic",),
+            candidates=(
+                *(Candidate(id=t.id, template=t) for t in space),
+                *([Candidate(id="cublaslt", origin="vendor")] if vendor else []),
+            ),
+            default=DEFAULT,
             started_at=NOW.isoformat(),
-            wall_time_s=0.0,
-            empty_interval_ns=None,
+            clock=None,
             noise_floor=0.005,
             versions={},
-            telemetry={},
         )
         path = dataset.path_for(self.root, header, repeat=repeat)
         dataset.write(path, header, dataset.rows_from(rows))
@@ -160,6 +140,7 @@ class Arena:
             noise_floor=sources.test.header.noise_floor,
             predict_us=None if reason else 3.5,
             constant_picks=constant,
+            vendor_ns=cublaslt_ns(sources.test),
             reason=reason,
             seed=0,
         )

@@ -1,18 +1,19 @@
-"""The main job: from recordings in a process of its own, and live with a replay in place of the GPU."""
+"""The main job: from recordings in a process of its own, and live with a formula in place of the GPU."""
 
 import json
 import os
 import re
-from contextlib import nullcontext
+from contextlib import closing
 
 import numpy as np
 import pytest
+from inprocess import InProcessHand
 from rich.console import Console
+from standin import DEVICE, StandInRunner, formula_ns, templates
+from sweeping import session as session_of
 
-from tilearena import bench, bench_timings, measure
+from tilearena import bench, bench_timings, dataset
 from tilearena.bench_timings import DeviceClock, Kernel, Subjects
-from tilearena.measure import Session
-from tilearena.replay import ReplayRunner
 from tilearena.score import Key
 from tilearena.spec import load_space, load_workload
 
@@ -20,10 +21,18 @@ CHEAP = ("default", "constant", "nearest")
 
 
 @pytest.fixture(autouse=True)
-def no_warm_up(monkeypatch):
-    monkeypatch.setattr(measure, "WARM_UP_S", 0.0)
+def no_xdist(monkeypatch):
     # pytest-benchmark refuses to time in a worker of pytest-xdist, and `bench` starts pytest in this process
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
+@pytest.fixture
+def recorded_quick(arena):
+    """The arena with recordings of quick, cold, and the options that name them."""
+    workload = load_workload("quick")
+    for dtype in workload.dtypes:
+        arena.record("quick", dtype, np.array([[p.m, p.n, p.k] for p in workload.problems_for(dtype)]))
+    return ("--root", arena.root, "--device", DEVICE.slug)
 
 
 def asked(names):
@@ -36,14 +45,15 @@ def benchmarks(folder):
     return path.name, {b["name"]: b for b in json.loads(path.read_text())["benchmarks"]}
 
 
-def test_bench_from_recordings_scores_submits_and_times(child, tmp_path):
-    done = child("bench", "quick", *asked(CHEAP), "--out", tmp_path)
+def test_bench_from_recordings_scores_submits_and_times(child, recorded_quick, tmp_path):
+    tmp_path = tmp_path / "out"
+    done = child("bench", "quick", *asked(CHEAP), "--out", tmp_path, *recorded_quick)
     assert done.returncode == 0, done.stderr
     assert "no GPU" in done.stdout
-    assert re.search(r"NVIDIA H200, recorded \d{4}-\d\d-\d\d, driver [\d.]+;", done.stdout)
+    assert re.search(r"Synthetic device \(formula, not measured\), recorded 2026-01-02, driver 0.0;", done.stdout)
     rows = re.findall(r"^│ (\w+) +│ [\d.]+ % ", done.stdout, flags=re.MULTILINE)
     assert rows == [*CHEAP] * 3
-    folder = tmp_path / "leaderboard" / "submissions" / "nvidia-h200" / "quick"
+    folder = tmp_path / "leaderboard" / "submissions" / DEVICE.slug / "quick"
     submissions = sorted(folder.glob("*/*.json"))
     assert [path.parent.name for path in submissions] == sorted(CHEAP)
     assert "3 submissions are below" in done.stdout
@@ -51,7 +61,7 @@ def test_bench_from_recordings_scores_submits_and_times(child, tmp_path):
     assert [(key["dtype"], key["protocol"], key["split"]) for key in results] == [
         (dtype, "cold", "random") for dtype in ("s8", "s4", "b1")
     ]
-    checked = child("check", *submissions)
+    checked = child("check", *submissions, *recorded_quick[:2])
     assert (checked.returncode, checked.stdout.count("every figure follows")) == (0, 3)
     name, timed = benchmarks(tmp_path)
     assert name == "0001_replay.json"
@@ -59,11 +69,12 @@ def test_bench_from_recordings_scores_submits_and_times(child, tmp_path):
     assert all(0 < row["stats"]["median"] < 5 for row in timed.values())
 
 
-def test_bench_as_json_prints_scores_alone_on_standard_output(child, tmp_path):
-    done = child("bench", "quick", *asked(["constant"]), "--out", tmp_path, "--replay", "--json")
+def test_bench_as_json_prints_scores_alone_on_standard_output(child, recorded_quick, tmp_path):
+    tmp_path = tmp_path / "out"
+    done = child("bench", "quick", *asked(["constant"]), "--out", tmp_path, "--replay", "--json", *recorded_quick)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
-    (path,) = (tmp_path / "leaderboard" / "submissions" / "nvidia-h200" / "quick" / "constant").glob("*.json")
+    (path,) = (tmp_path / "leaderboard" / "submissions" / DEVICE.slug / "quick" / "constant").glob("*.json")
     results = json.loads(path.read_text())["results"]
     assert [row["dtype"] for row in rows] == ["s8", "s4", "b1"]
     assert all(result["figures"].items() <= row.items() for row, result in zip(rows, results, strict=True))
@@ -71,9 +82,10 @@ def test_bench_as_json_prints_scores_alone_on_standard_output(child, tmp_path):
     assert "│ constant" in done.stderr
 
 
-def test_bench_lists_a_failing_predictor_and_keeps_the_others(child, tmp_path, third_party):
+def test_bench_lists_a_failing_predictor_and_keeps_the_others(child, recorded_quick, tmp_path, third_party):
+    tmp_path = tmp_path / "out"
     third_party("bad", "raise ValueError('no such tile')")
-    done = child("bench", "quick", *asked(["bad", "constant"]), "--out", tmp_path, "--replay")
+    done = child("bench", "quick", *asked(["bad", "constant"]), "--out", tmp_path, "--replay", *recorded_quick)
     assert done.returncode == 1
     assert re.findall(r"^│ (bad|constant) +│ (failed|[\d.]+ %)", done.stdout, flags=re.MULTILINE)[0] == (
         "bad",
@@ -81,20 +93,12 @@ def test_bench_lists_a_failing_predictor_and_keeps_the_others(child, tmp_path, t
     )
     assert done.stdout.count("no such tile") == 3
     assert len(re.findall(r"^│ constant +│ [\d.]+ %", done.stdout, flags=re.MULTILINE)) == 3
-    folder = tmp_path / "leaderboard" / "submissions" / "nvidia-h200" / "quick"
+    folder = tmp_path / "leaderboard" / "submissions" / DEVICE.slug / "quick"
     stored = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("*/*.json")}
     assert {name: {r["status"] for r in s["results"]} for name, s in stored.items()} == {
         "bad": {"failed"}, "constant": {"ok"}
     }  # fmt: skip
     assert set(benchmarks(tmp_path)[1]) == {"test_score", "test_predict[constant]"}
-
-
-@pytest.fixture
-def quick(recorded):
-    """The recording of quick, s8, cold and the session that it was taken in."""
-    recording = recorded("quick", "s8", "cold")
-    workload, space = load_workload("quick"), load_space("paper9")
-    return recording, Session(workload, space, workload.problems_for("s8"), recording.header.protocol)
 
 
 def test_device_clock_stands_still_except_for_device_time():
@@ -104,32 +108,41 @@ def test_device_clock_stands_still_except_for_device_time():
     assert clock() == 2.5e-6
 
 
-def test_kernel_benchmarks_have_the_device_times(tmp_path, quick, monkeypatch):
-    """Each round advances the clock by the first sample of the replay, for one launch."""
-    recording, session = quick
+def test_kernel_benchmarks_have_the_device_times(tmp_path, arena, recorded_quick, monkeypatch):
+    """Each round advances the clock by one proved sample, for one launch."""
+    recording = dataset.read(dataset.find_path(arena.root, DEVICE.slug, "quick", "paper9", "s8", "cold"))
+    session, hand = session_of(), InProcessHand(StandInRunner(noise=0.0))
     kernels = [Kernel(session.problems[p], session.protocol, c, f"t{c}") for p, c in ((0, 1), (3, 8))]
     subjects = Subjects(
-        recording.table,
-        key_of(recording),
-        [],
-        kernels,
-        {"s8": session},
-        lambda *_: nullcontext(ReplayRunner(recording)),
+        recording.table, key_of(recording), [], kernels, {"s8": session}, open_hand=lambda _: closing(hand)
     )
     monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
     assert bench_timings.run(subjects, tmp_path / "benchmarks", "card")
     assert os.environ["PYTEST_ADDOPTS"] == "--no-such-option"
     name, timed = benchmarks(tmp_path)
     assert name == "0001_card.json"
-    rows = {(r["m"], r["n"], r["k"], r["candidate"]): r for r in recording.rows.to_pylist()}
     for kernel in kernels:
         p = kernel.problem
         stats = timed[f"test_kernel[{kernel.id}]"]["stats"]
-        row = rows[p.m, p.n, p.k, kernel.candidate]
-        expected = row["elapsed_ns"][0] / row["launches"] * 1e-9
+        expected = round(formula_ns((p.m, p.n, p.k), templates("s8")[kernel.candidate])) * 1e-9
         assert stats["median"] == pytest.approx(expected, rel=1e-6)
         assert stats["rounds"] == session.protocol.rounds
     assert kernels[0].id == "s8-1x4096x4096-cold-t1"
+    # and a round before the first that counts
+    assert len(hand.asked) == 2 * (session.protocol.rounds + 1)
+    assert hand.closed
+
+
+def test_kernel_that_fails_fails_its_benchmark_alone(tmp_path, arena, recorded_quick, capsys):
+    recording = dataset.read(dataset.find_path(arena.root, DEVICE.slug, "quick", "paper9", "s8", "cold"))
+    session, hand = session_of(), InProcessHand(StandInRunner(faults=[("wrong", None, 4)]))
+    kernels = [Kernel(session.problems[0], session.protocol, c, f"t{c}") for c in (1, 4)]
+    subjects = Subjects(
+        recording.table, key_of(recording), [], kernels, {"s8": session}, open_hand=lambda _: closing(hand)
+    )
+    assert not bench_timings.run(subjects, tmp_path / "benchmarks", "card")
+    assert "s8-1x4096x4096-cold-t4: row 4 of the output is wrong" in capsys.readouterr().out
+    assert "test_kernel[s8-1x4096x4096-cold-t1]" in benchmarks(tmp_path)[1]
 
 
 def key_of(recording):
@@ -141,20 +154,21 @@ def key_of(recording):
 
 
 class FakeGpu:
-    """Opens the committed recordings of quick in place of a GPU."""
+    """Opens the stand-in in place of a GPU, for s8 with a vendor's kernel."""
 
-    def __init__(self, recorded):
-        self.recorded, self.space, self.device = recorded, load_space("paper9"), recorded().header.device
-        self.telemetry = None
+    device, space = DEVICE, load_space("paper9")
 
     def __call__(self, session):
-        return nullcontext(ReplayRunner(self.recorded("quick", session.problems[0].dtype, "cold")))
+        dtype = session.problems[0].dtype
+        return closing(InProcessHand(StandInRunner(dtype=dtype, vendor=0.9 if dtype == "s8" else None)))
 
 
-def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(checkout, tmp_path, recorded, capsys):
+def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(arena, tmp_path):
+    arena.record("lowbit-random", "b1", arena.shapes(40, seed=0))
+    out = tmp_path / "out"
     options = bench.Options(
-        data=checkout,
-        out=tmp_path,
+        data=arena.root,
+        out=out,
         predictors=["default", "nearest"],
         protocol="cold",
         space="paper9",
@@ -162,7 +176,7 @@ def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(checkout, tmp_path, 
         time_limit_s=60.0,
     )
     with (tmp_path / "printed.txt").open("w") as file:
-        outcome = bench.on_gpu(options, FakeGpu(recorded), "quick", Console(file=file, width=160))
+        outcome = bench.on_gpu(options, FakeGpu(), "quick", Console(file=file, width=160))
     assert outcome.good
     assert [(r["dtype"], r["predictor"], r["trained"], r["split"]) for r in outcome.rows] == [
         (dtype, name, "recorded", "models") for dtype in ("s8", "s4", "b1") for name in ("default", "nearest")
@@ -174,12 +188,13 @@ def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(checkout, tmp_path, 
     assert all(float(speedup) > 1.1 for name, _, speedup in rows if name == "nearest")
     assert [f"{r['fresh_speedup_geomean']:.3f}" for r in outcome.rows] == [speedup for *_, speedup in rows]
     assert all(r["fresh_speedup_geomean_lo"] < r["fresh_speedup_geomean_hi"] for r in outcome.rows[1::2])
-    assert {(r["vendor"], r["vendor_speedup_geomean"], r["vendor_problems"]) for r in outcome.rows} == {(None, None, 0)}
-    _, timed = benchmarks(tmp_path)
+    assert [(r["vendor"], r["vendor_problems"]) for r in outcome.rows] == [("cublaslt", 42)] * 2 + [(None, 0)] * 4
+    assert "over cublaslt" in printed
+    _, timed = benchmarks(out)
     kernels = [name for name in timed if name.startswith("test_kernel")]
     assert {name.split("[")[1].split("-")[0] for name in kernels} == {"s8", "s4", "b1"}
     assert sum(name.endswith("-large/3]") for name in kernels) == 3 * bench.TIMED_PROBLEMS
-    assert {path.name for path in (tmp_path / "baselines/recordings/nvidia-h200/quick").iterdir()} == {
+    assert {path.name for path in (out / "baselines/recordings" / DEVICE.slug / "quick").iterdir()} == {
         f"gemm.paper9.{dtype}.cold.parquet" for dtype in ("s8", "s4", "b1")
     }
     assert np.median([timed[name]["stats"]["median"] for name in kernels]) < 1e-3

@@ -1,72 +1,31 @@
-"""The bench with a replay in place of the GPU: what trains, and that the fresh run comes after the picks are fixed."""
+"""The bench with a formula in place of the GPU: what trains, and that the fresh run comes after the picks are fixed."""
 
-from contextlib import nullcontext
+from contextlib import closing
 
+import numpy as np
 import pytest
+from inprocess import InProcessHand
+from standin import DEFAULT, DEVICE, StandInRunner, formula_ns, templates
+from sweeping import session as session_of
 
-from tilearena import bench_live, dataset, measure, predict
-from tilearena.dataset import Candidate, Recording
+from tilearena import bench_live, dataset, predict
+from tilearena.anchors import anchor_problems
+from tilearena.bench_live import bench_dtype
+from tilearena.dataset import Candidate
 from tilearena.errors import RecordingError
-from tilearena.measure import Session
-from tilearena.records import Measurement, Status
-from tilearena.replay import ReplayRunner
-from tilearena.spec import load_space, load_workload
 
-
-@pytest.fixture(autouse=True)
-def no_warm_up(monkeypatch):
-    monkeypatch.setattr(measure, "WARM_UP_S", 0.0)
-
-
-class Noting(ReplayRunner):
-    """Replays, and notes in ``events`` which candidates were asked for under which seed."""
-
-    def __init__(self, recording, events):
-        super().__init__(recording)
-        self.events = events
-
-    def measure(self, problem, protocol, which, order):
-        self.events.append((protocol.seed, problem, tuple(which)))
-        return super().measure(problem, protocol, which, order)
-
-
-class WithVendor(ReplayRunner):
-    """Replays, with a vendor's kernel that takes twice as long as the default and refuses every other problem."""
-
-    def __init__(self, recording):
-        super().__init__(recording)
-        self.candidates = (*self.candidates, Candidate(id="vendor", origin="vendor"))
-        self.default, self.problems = recording.header.default, recording.table.problems.tolist()
-
-    def measure(self, problem, protocol, which, order):
-        return [
-            self._vendor(problem, protocol)
-            if i == 10
-            else super(WithVendor, self).measure(problem, protocol, [i], order)[0]
-            for i in which
-        ]
-
-    def _vendor(self, problem, protocol):
-        shape = {"m": problem.m, "n": problem.n, "k": problem.k, "candidate": 10}
-        if self.problems.index([problem.m, problem.n, problem.k]) % 2:
-            return Measurement(**shape, status=Status.INFEASIBLE, reason="the kernel cannot implement this problem")
-        (row,) = super().measure(problem, protocol, [self.default], None)
-        return Measurement(
-            **shape, status=Status.OK, elapsed_ns=tuple(2 * t for t in row.elapsed_ns), launches=row.launches
-        )
+OTHER = DEVICE.model_copy(update={"slug": "another-card", "uuid_sha256": "another"})
 
 
 @pytest.fixture
-def quick(recorded):
-    """The recording of quick, s8, cold and the session that it was taken in."""
-    recording = recorded("quick", "s8", "cold")
-    workload, space = load_workload("quick"), load_space("paper9")
-    return recording, Session(workload, space, workload.problems_for("s8"), recording.header.protocol)
+def session():
+    """Quick, s8, cold."""
+    return session_of()
 
 
 @pytest.fixture
 def events(monkeypatch):
-    """In order: what runners were asked for, and when a prediction was done."""
+    """In order: what hands were asked for (problem, candidates, seed), and when a prediction was done (two words)."""
     events = []
     for name in ("cross_fit", "fit_predict"):
         original = getattr(predict, name)
@@ -80,52 +39,99 @@ def events(monkeypatch):
     return events
 
 
+def opens(device=DEVICE, events=None, **options):
+    """Opens a hand with a stand-in of these options."""
+    return lambda session: closing(InProcessHand(StandInRunner(device, **options), asked=events))
+
+
 def figure(score, name):
     return score.figures[name].value
 
 
-def test_live_bench_on_a_recorded_card_trains_on_its_recording(checkout, tmp_path, quick, events):
-    recording, session = quick
-    assert bench_live.session_for(checkout, "nvidia-h200", session) is session
-    default, nearest, oracle = bench_live.bench_dtype(
-        checkout, tmp_path, session, lambda _: nullcontext(Noting(recording, events)), ["default", "nearest", "oracle"]
+def test_live_bench_on_a_recorded_card_trains_on_its_recording(arena, tmp_path, session, events):
+    assert bench_live.session_for(arena.root, DEVICE.slug, session) is session
+    out = tmp_path / "out"
+    default, nearest, oracle = bench_dtype(
+        arena.root, out, session, opens(events=events, noise=1e-4), ["default", "nearest", "oracle"]
     )
     assert [r.trained for r in (default, nearest, oracle)] == ["recorded", "recorded", "first pass"]
     assert (default.first.key.split, default.first.key.train_spec) == ("models", "lowbit-random")
-    # a replay answers the fresh run with the times of the first pass
+    # the formula answers the fresh run with the times of the first pass
     for result in (default, nearest, oracle):
         assert figure(result.fresh, "speedup_geomean") == pytest.approx(
-            figure(result.first, "speedup_geomean"), rel=1e-12
+            figure(result.first, "speedup_geomean"), rel=1e-4
         )
-        assert (result.vendor_speedup, result.vendor_problems) == (None, 0)
+        assert (result.vendor, result.vendor_speedup, result.vendor_problems) == (None, None, 0)
+        assert result.flat()["vendor"] is None
     assert figure(default.fresh, "speedup_geomean") == 1
     assert figure(oracle.first, "top1") == 1
     assert 1 < figure(nearest.fresh, "speedup_geomean") <= figure(oracle.fresh, "speedup_geomean")
-    seed = session.protocol.seed
-    first, fresh = 42, 42
-    assert events[:first] == [(seed, p, tuple(range(10))) for p in session.problems]
-    assert events[first:-fresh] == [("fit_predict", "default"), ("fit_predict", "nearest"), ("cross_fit", "oracle")]
+    recording = dataset.read(dataset.find_path(out, DEVICE.slug, "quick", "paper9", "s8", "cold"))
+    assert recording.table.problems.tolist() == [[p.m, p.n, p.k] for p in session.problems]
+    assert len(recording.header.anchors[0].end_ns) == 64
+
+
+def test_picks_are_fixed_before_the_fresh_run_which_times_them_and_the_default(arena, tmp_path, session, events):
+    nearest, oracle = bench_dtype(
+        arena.root, tmp_path / "out", session, opens(events=events, vendor=0.9), ["nearest", "oracle"]
+    )
+    seed, problems = session.protocol.seed, session.problems
+    anchors = [(p, (DEFAULT,), seed) for p in anchor_problems("s8", None)]
+    first = [(p, tuple(range(11)), seed) for p in problems]
+    measured = [*anchors, *first[:21], *anchors, *first[21:], *anchors]
+    assert events[: len(measured)] == measured
+    assert events[len(measured) : -42] == [("fit_predict", "nearest"), ("cross_fit", "oracle")]
     picks = [r.prediction.picks[:, 0] for r in (nearest, oracle)]
-    assert events[-fresh:] == [
-        (seed + 1, p, tuple(sorted({recording.header.default, *(int(pick[i]) for pick in picks)})))
-        for i, p in enumerate(session.problems)
+    assert events[-42:] == [
+        (p, (*sorted({DEFAULT, *(int(pick[i]) for pick in picks)}), 10), seed + 1) for i, p in enumerate(problems)
     ]
-    kept = dataset.read(dataset.path_for(tmp_path, recording.header))
-    assert kept.rows.equals(recording.rows)
+
+
+def test_fresh_times_are_medians_of_equally_many_samples_of_all(arena, tmp_path, session):
+    samples = []
+
+    class Counting(StandInRunner):
+        def sample(self, order):
+            samples.append(np.bincount(order, minlength=11)[list(self._which)].tolist())
+            return super().sample(order)
+
+    (result,) = bench_dtype(
+        arena.root,
+        tmp_path / "out",
+        session,
+        lambda _: closing(InProcessHand(Counting(noise=0.0, vendor=0.9))),
+        ["constant"],
+    )
+    assert all(counts == [16] * len(counts) for counts in samples[-42:])
+    exact = [round(formula_ns((p.m, p.n, p.k), templates("s8")[DEFAULT])) for p in session.problems]
+    assert result.table.time_ns[:, DEFAULT].tolist() == exact
+
+
+def test_rows_of_a_recording_in_another_order_keep_their_picks(arena, tmp_path, session, monkeypatch):
+    """As after an interruption: the first pass does not have the problems in the order of the workload."""
+    original = bench_live.record
+
+    def shuffled(session, *arguments, **options):
+        problems = tuple(reversed(session.problems))
+        mixed = type(session)(session.workload, session.space, problems, session.protocol)
+        return original(mixed, *arguments, **options)
+
+    monkeypatch.setattr(bench_live, "record", shuffled)
+    (oracle,) = bench_dtype(arena.root, tmp_path / "out", session, opens(noise=1e-4), ["oracle"])
+    assert oracle.table.problems[0].tolist() != [session.problems[0].m, session.problems[0].n, session.problems[0].k]
+    assert figure(oracle.fresh, "speedup_geomean") == pytest.approx(figure(oracle.first, "speedup_geomean"), rel=1e-4)
 
 
 def test_live_bench_on_another_card_cross_validates_and_shows_transfer_apart(
-    checkout, tmp_path, quick, recorded, events, monkeypatch
+    arena, tmp_path, session, events, monkeypatch
 ):
     monkeypatch.setattr(bench_live, "CROSS_VALIDATED", 60)
-    other = recorded("lowbit-random", "s8", "cold")
-    device = other.header.device.model_copy(update={"slug": "another-card"})
-    other = Recording(other.header.model_copy(update={"device": device}), other.rows.slice(0, 600))
-    session = bench_live.session_for(checkout, "another-card", quick[1])
+    monkeypatch.setattr(bench_live, "TRANSFER_FROM", DEVICE.slug)
+    session = bench_live.session_for(arena.root, "another-card", session)
     assert (session.workload.name, len(session.problems)) == ("lowbit-random-60", 60)
-    results = bench_live.bench_dtype(
-        checkout, tmp_path, session, lambda _: nullcontext(Noting(other, events)), ["nearest", "oracle"]
-    )
+    tested = np.array([[p.m, p.n, p.k] for p in session.problems])
+    arena.record("lowbit-random", "s8", np.concatenate([tested, arena.shapes(40, seed=0)]))
+    results = bench_dtype(arena.root, tmp_path / "out", session, opens(OTHER, events), ["nearest", "oracle"])
     assert [(r.prediction.name, r.trained) for r in results] == [
         ("nearest", "cross-validated"), ("nearest", "transfer"), ("oracle", "first pass")
     ]  # fmt: skip
@@ -139,20 +145,30 @@ def test_live_bench_on_another_card_cross_validates_and_shows_transfer_apart(
     ]
     # the tested shapes are left out of what trains, else the nearest problem would be the tested one itself
     assert figure(transfer.first, "top1") < 1
-    assert (tmp_path / "baselines/recordings/another-card/lowbit-random-60/gemm.paper9.s8.cold.parquet").is_file()
+    folder = tmp_path / "out" / "baselines/recordings/another-card/lowbit-random-60"
+    assert (folder / "gemm.paper9.s8.cold.parquet").is_file()
 
 
-def test_vendor_is_compared_where_it_ran(checkout, tmp_path, quick):
-    recording, session = quick
-    (default,) = bench_live.bench_dtype(
-        checkout, tmp_path, session, lambda _: nullcontext(WithVendor(recording)), ["default"]
+def test_vendor_is_compared_where_it_ran(arena, tmp_path, session):
+    refused = [("wrong", (p.m, p.n, p.k), 10) for p in session.problems[::2]]
+    default, oracle = bench_dtype(
+        arena.root, tmp_path / "out", session, opens(vendor=0.9, noise=1e-4, faults=refused), ["default", "oracle"]
     )
-    assert default.vendor_speedup == pytest.approx(2, rel=1e-12)
-    assert default.vendor_problems == 21
-    assert default.table.time_ns.shape == (42, 9)
+    assert oracle.vendor_speedup == pytest.approx(0.9, rel=1e-3)
+    assert default.vendor_speedup < 0.8
+    assert (oracle.vendor, oracle.vendor_problems, oracle.flat()["vendor"]) == ("cublaslt", 21, "cublaslt")
+    assert oracle.table.time_ns.shape == (42, 9)
 
 
-def test_live_bench_without_predictors_is_refused(checkout, tmp_path, quick):
-    recording, session = quick
+@pytest.mark.parametrize(
+    ("ids", "chosen"),
+    [([], None), (["cublaslt"], 2), (["torch._int_mm"], 2), (["torch._int_mm", "cublaslt"], 3)],
+)
+def test_vendor_is_cublaslt_called_directly_or_else_through_torch(ids, chosen):
+    own = [Candidate(id="a"), Candidate(id="a#control", origin="control")]
+    assert bench_live.vendor_index([*own, *(Candidate(id=i, origin="vendor") for i in ids)]) == chosen
+
+
+def test_live_bench_without_predictors_is_refused(arena, tmp_path, session):
     with pytest.raises(RecordingError, match="no predictor was asked for"):
-        bench_live.bench_dtype(checkout, tmp_path, session, lambda *_: nullcontext(ReplayRunner(recording)), [])
+        bench_dtype(arena.root, tmp_path / "out", session, opens(), [])

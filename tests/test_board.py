@@ -9,10 +9,11 @@ import time
 import urllib.request
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tilearena import submission
+from tilearena import dataset, submission
 from tilearena.errors import TilearenaError
 from tilearena.leaderboard import serve
 
@@ -41,8 +42,9 @@ def chromium():
 
 @pytest.fixture
 def board_url(arena):
-    """Address of a page with s8 of three predictors, emulated s4 of one, and a submission that cannot be read."""
+    """Address of a page with s8 of three predictors beside cuBLASLt, emulated s4 of one, and one that is damaged."""
     s8, s4 = arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
     arena.submit("gbdt", 0.01, [s8, s4])
     arena.submit("constant", 0, [s8])
     arena.submit("broken", 0, [s8], reason="it raised <b>*loudly*</b>")
@@ -94,6 +96,7 @@ def test_board_shows_the_figures_of_the_json(chromium, board_url, arena):
         metric = page.get_by_test_id("stMetric")
         expect(metric.first).to_contain_text(f"{100 * s8['top2']:.1f} %", timeout=PATIENCE_MS)
         expect(metric.nth(2)).to_contain_text(f"{s8['speedup_geomean']:.3f}x")
+        expect(metric.nth(3)).to_contain_text(f"{s8['speedup_vs_cublaslt_geomean']:.3f}x")
         rows = page.locator("table tbody tr")
         expect(rows).to_have_count(3)
         expect(rows.nth(0)).to_contain_text(f"[{100 * s8['top2_lo']:.1f}, {100 * s8['top2_hi']:.1f}]")
@@ -142,6 +145,21 @@ def test_board_shows_submissions_of_another_root(arena, tmp_path_factory):
     assert list(page.table[0].value["predictor"]) == ["gbdt 1"]
     assert not page.error
     assert len(page.get("plotly_chart")) == 2
+
+
+def test_board_shows_the_vendor_where_it_was_recorded(arena):
+    path = arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    arena.submit("gbdt", 0.05, [arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")])
+    arena.submit("oracle", 0, [arena.key("lowbit-random", "s8")])
+    page = _page(arena.root)
+    oracle, gbdt = (float(cell[:-1]) for cell in page.table[0].value["speedup_vs_cublaslt_geomean"])
+    assert 0.5 < gbdt < oracle
+    ran = np.isfinite(dataset.read(path).column_ns(9)).sum()
+    said = f"ran on {ran} of 40 problems; the best templates are {oracle:.3f}x as fast there."
+    assert any(said in text.value for text in page.caption)
+    page.selectbox("dtype").select("s4").run()
+    assert list(page.table[0].value["speedup_vs_cublaslt_geomean"]) == ["n/a"]
+    assert not any("cuBLASLt" in text.value for text in page.caption)
 
 
 def test_board_recomputes_figures_when_a_recording_changes(arena):

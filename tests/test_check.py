@@ -19,7 +19,7 @@ from tilearena.score import FIGURES
 from tilearena.submission import read
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-COUNTS = ("n_problems", "n_failed", "n_unmeasured", "n_no_default")
+COUNTS = ("n_problems", "n_failed", "n_unmeasured", "n_no_default", "n_vendor")
 CLAIMS = (*COUNTS, *(f"{name}{end}" for name in FIGURES for end in ("", "_lo", "_hi") if name not in NOT_RECOMPUTED))
 
 
@@ -76,6 +76,17 @@ def test_check_names_a_changed_figure(arena, written, name):
     (finding,) = check(written, arena.root)
     assert (finding.result, finding.field, finding.claimed, finding.recomputed) == ("s4/cold/random", name, claim, true)
     assert str(finding) == f"{written}: s4/cold/random: {name} is claimed as {claim}, recomputed {true}"
+
+
+@pytest.mark.parametrize("name", ["speedup_vs_cublaslt_geomean", "oracle_speedup_vs_cublaslt_geomean", "n_vendor"])
+def test_check_recomputes_the_speedups_over_the_vendor(arena, name):
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    path = arena.submit("gbdt", 0.05, [arena.key("lowbit-random", "s8")])
+    assert check(path, arena.root) == []
+    true = read(path).manifest.results[0].figures[name]
+    assert true > 0.5
+    change(path, 0, "figures", name, to=true + 1)
+    assert [(f.field, f.claimed, f.recomputed) for f in check(path, arena.root)] == [(name, true + 1, true)]
 
 
 def test_check_names_a_figure_claimed_as_unknown(arena, written):

@@ -19,6 +19,7 @@ COUNTS = ("n_problems", "n_failed")
 FIGURES = (
     *("top1", "top2", "top2_measured", "top2_tie"),
     *("regret_mean", "regret_p50", "regret_p90", "regret_p99", "regret_max"),
+    *("speedup_vs_cublaslt_geomean", "oracle_speedup_vs_cublaslt_geomean"),
     *("speedup_geomean", "oracle_speedup_geomean", "gap_closed", "slowdown_share", "slowdown_max"),
     *("ceiling_top1", "ceiling_top2", "ceiling_regret_mean", "predict_us"),
     *("regret_at_1", "regret_at_2", "regret_at_4", "regret_at_8"),
@@ -45,8 +46,8 @@ def test_verb_has_help(run, verb):
 
 def test_verbs_are_those_that_others_script_against():
     stable = {"devices", "specs", "build", "measure", "score", "bench", "submit", "check", "board", "predictors"}
-    assert set(VERBS) == stable
-    with_figures = {"devices", "specs", "predictors", "build", "measure", "score", "check", "bench"}
+    assert set(VERBS) == stable | {"doctor"}
+    with_figures = {"devices", "doctor", "specs", "predictors", "build", "measure", "score", "check", "bench"}
     assert {verb for verb in VERBS if "--json" in options(verb)} == with_figures
     score = {"--spec", "--device", "--space", "--protocol", "--split", "--dtype", "--predictor", "--refit", "--json"}
     assert score <= set(options("score"))
@@ -72,7 +73,8 @@ def test_specs_lists_what_ships(run):
     code, out, _ = run("specs", "--json")
     rows = {(row["kind"], row["name"]): row for row in json.loads(out)}
     assert code == 0
-    assert set(rows) == {("workload", name) for name in ("quick", "lowbit-random", "networks")} | {("space", "paper9")}
+    workloads = {("workload", name) for name in ("anchors", "quick", "lowbit-random", "networks")}
+    assert set(rows) == workloads | {("space", "paper9")}
     assert rows["workload", "lowbit-random"]["problems"] == {"s8": 2000, "s4": 2000, "b1": 2000}
     assert rows["space", "paper9"]["templates"] == {"s8": 9, "s4": 9, "b1": 9}
     assert rows["workload", "quick"]["fingerprint"] == load_workload("quick").fingerprint
@@ -190,12 +192,39 @@ def test_check_accepts_what_submit_wrote_and_refuses_a_raised_figure(run, data):
     assert (code, row["ok"], [f["field"] for f in row["findings"]]) == (1, False, ["top2"])
 
 
-def test_check_of_a_missing_file_is_one_sentence_and_the_others_are_checked(run, data):
-    code, out, _ = run("check", data / "no.json", data / "none.json", "--root", data)
-    assert code == 1
-    assert [line.split(": ")[1] for line in out.splitlines()] == [
-        "no such file; a submission is a .json with a .parquet of the same name beside it"
-    ] * 2
+def test_check_of_a_missing_file_is_one_sentence_before_any_work(run, arena):
+    written = arena.submit("constant", 0, [arena.key("lowbit-random", "s8")])
+    missing = arena.root / "no.json"
+    code, out, err = run("check", written, missing, arena.root / "none.json", "--root", arena.root, "--json")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"tilearena: {missing}: no such file; a submission is a .json with a .parquet of the same name beside it\n"
+    )
+
+
+def test_check_of_a_damaged_file_refuses_it_and_checks_the_others(run, arena):
+    damaged = arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8")])
+    damaged.with_suffix(".parquet").unlink()
+    sound = arena.submit("constant", 0, [arena.key("lowbit-random", "s8")])
+    code, out, _ = run("check", damaged, sound, "--root", arena.root, "--json")
+    assert (code, [row["ok"] for row in json.loads(out)]) == (1, [False, True])
+
+
+def test_submit_of_less_than_is_there_needs_force(run, arena):
+    submit = ("submit", "--spec", "lowbit-random", "--device", "synthetic-device", "--submitter", "me")
+    submit += ("--predictor", "constant", "--protocol", "cold", "--root", arena.root)
+    code, out, _ = run(*submit)
+    path = Path(out.strip())
+    before = path.read_bytes()
+    assert code == 0
+    code, out, err = run(*submit, "--dtype", "s8")
+    assert (code, out, path.read_bytes()) == (2, "", before)
+    assert err.endswith(
+        f"{path}: also holds s4/cold/random, which would be lost; submit these as well, or give --force\n"
+    )
+    code, out, _ = run(*submit, "--dtype", "s8", "--force")
+    assert (code, out.strip()) == (0, str(path))
+    assert [r["key"]["dtype"] for r in json.loads(path.read_text())["results"]] == ["s8"]
 
 
 def test_board_gives_its_process_to_the_server(run, monkeypatch, tmp_path):

@@ -82,7 +82,7 @@ def test_bad_spec_is_named_with_file_and_line(refusal, tmp_path, change, key):
         (
             "--spec",
             "nope",
-            "no workload named 'nope'; use lowbit-random, networks, quick, or a path that ends in .yaml",
+            "no workload named 'nope'; use anchors, lowbit-random, networks, quick, or a path that ends in .yaml",
         ),
         ("--space", "nope", "no space named 'nope'; use paper9, or a path that ends in .yaml"),
         ("--dtype", "f16", "--dtype 'f16' is unknown; choose from s8, s4, b1"),
@@ -154,10 +154,10 @@ def test_truncated_recording_is_refused(refusal, data):
 def test_recording_of_another_schema_version_is_refused(refusal, data):
     path = data / QUICK / "gemm.paper9.s8.cold.parquet"
     table = pq.read_table(path)
-    header = json.loads(table.schema.metadata[dataset.METADATA_KEY]) | {"schema_version": 2}
+    header = json.loads(table.schema.metadata[dataset.METADATA_KEY]) | {"schema_version": 3}
     pq.write_table(table.replace_schema_metadata({dataset.METADATA_KEY: json.dumps(header).encode()}), path)
     message = refusal("bench", "quick", "--replay", "--predictor", "constant", "--root", data, "--out", data / "out")
-    assert message == f"tilearena: {path}: schema version 2, this tilearena reads 1; update tilearena\n"
+    assert message == f"tilearena: {path}: schema version 3, this tilearena reads 2; update tilearena\n"
 
 
 @pytest.mark.parametrize(

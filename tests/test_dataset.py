@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tilearena import dataset
 from tilearena.dataset import COLUMNS, METADATA_KEY, Recording
 from tilearena.errors import RecordingError
+from tilearena.provenance import Batch
 from tilearena.records import Measurement, Status
 
-GOLDEN = Path(__file__).with_name("golden") / "recording-v1.parquet"
-SESSION = "78dfbbdbb2e75cfd"
+GOLDEN = Path(__file__).with_name("golden") / "recording-v2.parquet"
+OLD = Path(__file__).with_name("golden") / "recording-v1.parquet"
 
 
 def ok(m, candidate, elapsed_ns, launches=1):
@@ -44,8 +45,8 @@ ROWS = [
 def header():
     golden = dataset.read(GOLDEN).header
     few = (*golden.candidates[:2], golden.candidates[9])
-    hot = golden.protocol.model_copy(update={"name": "hot", "rounds": 4})
-    return golden.model_copy(update={"candidates": few, "protocol": hot})
+    hot = golden.protocol.model_copy(update={"name": "hot", "rounds": 4, "screen_rounds": 0, "reference_rounds": 4})
+    return golden.model_copy(update={"candidates": few, "protocol": hot, "batches": (), "anchors": ()})
 
 
 @pytest.fixture
@@ -79,18 +80,43 @@ def rewrite(path, *, rows=None, without=(), **changes):
     pq.write_table(rows.replace_schema_metadata({METADATA_KEY: json.dumps(raw).encode()}), path)
 
 
-def test_golden_recording_of_version_1_reads_with_its_values():
+def test_golden_recording_of_version_1_is_refused_with_advice():
+    assert refusal(OLD) == (
+        f"{OLD}: schema version 1, this tilearena reads 2; record it again: no upgrade from that version exists"
+    )
+
+
+def test_golden_recording_of_version_2_reads_with_its_values():
     recording = dataset.read(GOLDEN)
     header = recording.header
-    assert (header.schema_version, header.fingerprint, header.sessions) == (1, "1bf48bc217e776b1", (SESSION,))
-    assert (header.device.product, header.device.sm_count, header.device.driver) == ("NVIDIA H200", 132, "580.159.04")
-    assert (header.protocol.name, header.protocol.rounds, header.empty_interval_ns) == ("cold", 8, 1312.0)
-    assert [c.origin for c in header.candidates] == ["template"] * 9 + ["control"]
-    assert recording.rows["elapsed_ns"][0].as_py() == [66016, 62784, 63712, 61088, 63616, 62912, 63552, 62208]
+    assert (header.schema_version, header.fingerprint) == (2, "d818642aa399e086")
+    assert (header.device.product, header.device.uuid_sha256) == ("Synthetic device (formula, not measured)", None)
+    assert (header.protocol.name, header.protocol.screen_rounds, header.protocol.rounds) == ("cold", 2, 16)
+    assert (header.clock.empty_interval_ns, header.clock.resolution_ns) == (1000, 32)
+    assert [c.origin for c in header.candidates] == ["template"] * 9 + ["control", "vendor"]
+    assert recording.rows["elapsed_ns"][0].as_py() == [57976, 58105]
+    assert [len(samples) for samples in recording.rows["elapsed_ns"].to_pylist()[:11]] == [
+        2,
+        10,
+        2,
+        2,
+        2,
+        2,
+        18,
+        18,
+        18,
+        8,
+        8,
+    ]
     assert recording.table.problems.tolist() == [[1, 4096, 4096], [1, 11008, 4096], [8, 4096, 11008], [8, 1536, 8960]]
     assert recording.table.time_ns[0].tolist() == [
-        63232, 42080, 39984, 53104, 33952, 25472, 42112, 28688, 19904
+        58040.5, 29969.5, 29527.5, 34226.5, 33516.0, 25789.0, 12540.0, 12460.0, 12474.0
     ]  # fmt: skip
+    assert np.argwhere(np.isinf(recording.table.time_ns)).tolist() == [[2, 3]]
+    assert recording.cards == ["synthetic-card-0", "synthetic-card-1", "synthetic-card-0", "synthetic-card-1"]
+    assert [b.n_problems for b in header.batches] == [1, 1, 1, 1]
+    assert [len(a.end_ns) for a in header.anchors] == [64, 64]
+    assert header.anchors[0].drift == 0
     assert recording.task.templates[header.default].id == "s8_128x256x64_w64x64x64_i16x8x32_st3"
 
 
@@ -112,6 +138,68 @@ def test_recording_time_is_the_median_of_all_samples_for_one_launch(path):
     assert recording.column_ns(0).tolist() == [25, 26]  # of 30 10 20 60; of 400 100 200 320 over 10 launches
     assert recording.column_ns(1).tolist() == [np.inf, 60]
     assert recording.column_ns(2).tolist() == [9, 8]
+
+
+def of_race(header):
+    return header.model_copy(
+        update={"protocol": header.protocol.model_copy(update={"screen_rounds": 2, "reference_rounds": 3})}
+    )
+
+
+def test_recording_time_of_a_contender_is_the_median_of_its_fresh_samples(path, header):
+    rows = [
+        ok(7, 0, [1, 1, 30, 10, 20, 60]),  # a contender: of 30 10 20 60
+        ok(7, 1, [2, 2, 50, 70, 60]),  # the default: of 50 70 60
+        ok(7, 2, [9, 8, 7]),  # the control, which is not screened
+        ok(2, 0, [400, 200], launches=10),  # screened only: of both
+        failed(2, 1),
+        ok(2, 2, [3, 5, 4]),
+    ]
+    dataset.write(path, of_race(header), dataset.rows_from(rows))
+    recording = dataset.read(path)
+    assert recording.header.screens.tolist() == [2, 2, 0]
+    assert recording.column_ns(0).tolist() == [25, 30]
+    assert recording.column_ns(1).tolist() == [60, np.inf]
+    assert recording.column_ns(2).tolist() == [8, 4]
+
+
+def test_median_of_rows_of_any_lengths_is_each_rows_own():
+    rng = np.random.default_rng(0)
+    rows = [ok(i + 1, i % 3, rng.integers(1, 999, rng.integers(1, 9)).tolist(), launches=1 + i % 4) for i in range(60)]
+    screens = np.array([2, 2, 0])
+    fresh = [r.elapsed_ns[screens[r.candidate] :] or r.elapsed_ns for r in rows]
+    expected = [np.median(samples) / r.launches for samples, r in zip(fresh, rows, strict=True)]
+    assert dataset.median_time_ns(dataset.rows_from(rows), screens).tolist() == expected
+
+
+def batch(n_problems, card="one", session="a", started_at_s=0.0, seconds=1.0):
+    return Batch(
+        session=session, card=card, host="h", n_problems=n_problems, started_at_s=started_at_s, seconds=seconds
+    )
+
+
+def test_recording_tells_the_card_of_each_problem(path, header):
+    assert dataset.read(path).cards == []
+    batches = (batch(1, "one"), batch(1, "two"))
+    dataset.write(path, header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
+    assert dataset.read(path).cards == ["one", "two"]
+
+
+@pytest.mark.parametrize("counts", [(1,), (2, 1), (3,)])
+def test_recording_whose_batches_are_of_other_problems_is_refused(path, header, counts):
+    batches = tuple(batch(count) for count in counts)
+    dataset.write(path, header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
+    assert f"its batches are of {sum(counts)} problems, but it has 2" in refusal(path)
+
+
+def test_wall_time_is_from_first_start_to_last_end_of_each_session(header):
+    batches = (
+        batch(1, "one", "a", 100.0, 3.0),
+        batch(1, "two", "a", 101.0, 4.0),
+        batch(1, "one", "b", 500.0, 0.5),
+    )
+    assert header.model_copy(update={"batches": batches}).wall_time_s == 5.5
+    assert header.wall_time_s == 0
 
 
 def test_recording_table_leaves_out_the_control(path):
@@ -217,12 +305,18 @@ def test_recording_with_a_header_that_is_no_json_object_is_refused(path, text):
 
 @pytest.mark.parametrize(
     ("version", "advice"),
-    [(0, "record it again"), (2, "update tilearena"), (99, "update tilearena"), ("1", "record it again")],
+    [
+        (0, "record it again"),
+        (1, "record it again"),
+        (3, "update tilearena"),
+        (99, "update tilearena"),
+        ("1", "record it again"),
+    ],
 )
 def test_recording_of_another_schema_version_is_refused_with_advice(path, version, advice):
     rewrite(path, schema_version=version)
     message = refusal(path)
-    assert f"schema version {version!r}, this tilearena reads 1" in message
+    assert f"schema version {version!r}, this tilearena reads 2" in message
     assert advice in message
 
 
@@ -287,7 +381,7 @@ def changed_rows(row, change):
         (0, {"n": 9}, "row 0 has an m, n or k that no problem has"),
         (2, {"k": 8}, "row 2 has an m, n or k that no problem has"),
         (2, {"m": 0}, "row 2 has an m, n or k that no problem has"),
-        (3, {"elapsed_ns": [1, 2, 3]}, "row 3 does not have 4 samples"),
+        (3, {"elapsed_ns": [1, 2, 3]}, "row 3 has a number of samples that its protocol does not take"),
         (3, {"launches": 0}, "row 3 has a number of launches that contradicts"),
         (3, {"launches": 21}, "row 3 has a number of launches that contradicts"),
         (1, {"launches": 1}, "row 1 has a number of launches that contradicts"),
@@ -340,7 +434,7 @@ def test_write_that_fails_leaves_the_old_file_and_no_other(path, header, monkeyp
 
 
 def test_path_of_a_recording_says_what_it_is_of(header, tmp_path):
-    folder = tmp_path / "baselines" / "recordings" / "nvidia-h200" / "quick"
+    folder = tmp_path / "baselines" / "recordings" / "synthetic-device" / "quick"
     assert dataset.path_for(tmp_path, header) == folder / "gemm.paper9.s8.hot.parquet"
     assert dataset.path_for(tmp_path, header, repeat=True) == folder / "gemm.paper9.s8.hot.repeat.parquet"
 

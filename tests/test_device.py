@@ -2,14 +2,16 @@
 
 import hashlib
 import sys
+import uuid
 from types import ModuleType, SimpleNamespace
 
 import pynvml
 import pytest
 
-from tilearena.device import Telemetry, summarise, visible_devices
+from tilearena.device import Sensors, summarise, visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.live import pick_device
+from tilearena.provenance import Range, Telemetry
 from tilearena.records import device_slug
 
 UUID = bytes(range(16))
@@ -78,7 +80,12 @@ def nvml(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "580.1")
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMaxClockInfo", lambda card, kind: clocks[kind])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerManagementLimit", unsupported)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda card, kind: 1500)
+    now = {pynvml.NVML_CLOCK_SM: 1500, pynvml.NVML_CLOCK_MEM: 9501}
+    uuids = {"other": "GPU-" + "0" * 8 + "-0000" * 3 + "-" + "0" * 12, "card": f"GPU-{uuid.UUID(bytes=UUID)}"}
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: len(uuids))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: list(uuids)[index])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda card: uuids[card])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda card, kind: {"card": now}[card][kind])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda card: 212_500)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda card: 4)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda card, kind: unsupported(card))
@@ -144,36 +151,43 @@ def test_gpu_that_is_not_there_or_too_old_is_refused(use_driver, no_nvml, monkey
         pick_device(0)
 
 
-def test_telemetry_reads_what_the_card_supports(use_driver, nvml):
-    use_driver(FakeDriver())
-    telemetry = Telemetry(0)
-    telemetry.sample()
-    assert telemetry.samples == [
-        {"sm_clock_mhz": 1500, "memory_clock_mhz": 1500, "power_w": 212.5, "throttle_reasons": 4}
-    ]
+def test_sensors_of_the_card_with_this_uuid_are_read_as_far_as_it_supports_them(nvml):
+    assert Sensors(hashlib.sha256(UUID).hexdigest()[:16]).read() == {
+        "sm_clock_mhz": 1500,
+        "memory_clock_mhz": 9501,
+        "power_w": 212.5,
+        "throttle_reasons": 4,
+    }
 
 
-def test_telemetry_summary_has_extremes_median_and_all_throttle_reasons(use_driver, nvml):
-    use_driver(FakeDriver())
-    telemetry = Telemetry(0)
-    telemetry.samples = [
-        {"sm_clock_mhz": 1500, "power_w": 200.0, "throttle_reasons": 1},
-        {"sm_clock_mhz": 1200, "power_w": 300.0, "throttle_reasons": 4},
-        {"sm_clock_mhz": 1980, "throttle_reasons": 0},
-    ]
-    summary = summarise(telemetry.samples)
-    assert summary["n_samples"] == 3
-    assert summary["sm_clock_mhz"] == {"min": 1200, "median": 1500, "max": 1980}
-    assert (summary["power_w"]["min"], summary["power_w"]["max"]) == (200.0, 300.0)
-    assert summary["throttle_reasons"] == 5
-    assert "temperature_c" not in summary
+@pytest.mark.parametrize("uuid_sha256", [None, "0123456789abcdef"])
+def test_sensors_of_a_card_that_nvml_does_not_know_say_nothing(nvml, uuid_sha256):
+    assert Sensors(uuid_sha256).read() == {}
 
 
-def test_telemetry_without_nvml_has_no_samples(use_driver, no_nvml):
-    use_driver(FakeDriver())
-    telemetry = Telemetry(0)
-    telemetry.sample()
-    assert summarise(telemetry.samples) == {"n_samples": 0, "throttle_reasons": 0}
+def test_sensors_without_nvml_say_nothing(no_nvml):
+    assert Sensors(hashlib.sha256(UUID).hexdigest()[:16]).read() == {}
+
+
+def test_telemetry_summary_has_extremes_median_and_all_throttle_reasons():
+    telemetry = summarise(
+        [
+            {"sm_clock_mhz": 1500, "power_w": 200.0, "throttle_reasons": 1},
+            {"sm_clock_mhz": 1200, "power_w": 300.0, "throttle_reasons": 4},
+            {},
+            {"sm_clock_mhz": 1980, "throttle_reasons": 0},
+        ]
+    )
+    assert telemetry == Telemetry(
+        n_samples=3,
+        sm_clock_mhz=Range(min=1200, median=1500, max=1980),
+        power_w=Range(min=200, median=250, max=300),
+        throttle_reasons=5,
+    )
+
+
+def test_telemetry_of_no_readings_is_empty():
+    assert summarise([{}, {}]) == summarise([]) == Telemetry(n_samples=0)
 
 
 def test_slug_is_the_product_in_lower_case_with_dashes():

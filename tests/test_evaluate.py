@@ -3,6 +3,7 @@
 import shutil
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from tilearena import dataset, judge, predict, submission
@@ -50,6 +51,25 @@ def test_evaluate_judges_the_ceiling_by_the_repeat_recording(arena):
     assert value(scored, "ceiling_top2") is None
     assert scored.fingerprints.repeat is None
     assert scored.score.key.support == "emulated"
+
+
+def test_evaluate_compares_with_the_vendor_of_the_tested_recording(arena):
+    path = arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    oracle, default = evaluate(arena.root, LOWBIT, ["oracle", "default"])
+    recording = dataset.read(path)
+    vendor_ns, rows = recording.column_ns(9), recording.table.problems[:, 0] >= 17
+    assert oracle.score.n_vendor == rows.sum()
+    assert 0 < rows.sum() < 40
+    for scored, time_ns in ((oracle, recording.table.time_ns.min(axis=1)), (default, recording.table.time_ns[:, 1])):
+        expected = np.exp(np.log(vendor_ns[rows] / time_ns[rows]).mean())
+        assert value(scored, "speedup_vs_cublaslt_geomean") == pytest.approx(expected, rel=1e-12)
+        assert value(scored, "oracle_speedup_vs_cublaslt_geomean") == value(oracle, "speedup_vs_cublaslt_geomean")
+    assert value(oracle, "speedup_vs_cublaslt_geomean") == pytest.approx(0.9, rel=0.03)
+
+
+def test_evaluate_without_a_vendor_in_the_recording_has_no_figure_over_it(arena):
+    (scored,) = evaluate(arena.root, LOWBIT, ["oracle"])
+    assert (scored.score.n_vendor, value(scored, "speedup_vs_cublaslt_geomean")) == (0, None)
 
 
 def test_evaluate_of_models_trains_on_lowbit_random_and_tests_networks(arena):

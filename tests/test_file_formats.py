@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilearena import dataset, manifest, picks, records, score, submission
+from tilearena import dataset, manifest, picks, provenance, records, score, submission
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "file-formats.md"
 COUNTS = [name for name in score.Score.model_fields if name.startswith("n_")]
@@ -13,6 +13,10 @@ SECTIONS = {
     "Recording columns": dataset.COLUMNS.names,
     "Recording header": dataset.Header.model_fields,
     "Protocol": records.Protocol.model_fields,
+    "Clock": provenance.Clock.model_fields,
+    "Batch": provenance.Batch.model_fields,
+    "Telemetry": provenance.Telemetry.model_fields,
+    "Anchors": provenance.Anchors.model_fields,
     "Device": records.Device.model_fields,
     "Candidate": dataset.Candidate.model_fields,
     "Template": records.Template.model_fields,

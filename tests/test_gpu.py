@@ -1,6 +1,5 @@
 """On a GPU: planted faults are caught before and after timing, and real templates are proved and timed."""
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,74 +7,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilearena import build, live, toolchain
+from tilearena import build, live
 from tilearena.baselines.cublaslt import TorchIntMm
-from tilearena.build import Library
-from tilearena.errors import NoGpuError
-from tilearena.measure import measure_problem
-from tilearena.records import Problem, Protocol, Status, Template
+from tilearena.errors import MeasureError, NoGpuError
+from tilearena.race import measure_problem
+from tilearena.records import Problem, Protocol, Status
 from tilearena.runner import GpuRunner
 from tilearena.spec import load_space
 
 pytestmark = pytest.mark.gpu
 
-FAULTS = {
-    "good": "",
-    "wrong_element": "row",
-    "unwritten_tile": "row",
-    "past_the_end": "outside its output",
-    "before_the_start": "outside its output",
-    "skipped_tail": "row",
-    "wrong_later": "last timed launch",
-    "stale_later": "last timed launch",
-}
-#: K is no multiple of 64, so that a skipped tail is a fault; one problem below and one above the direct reference.
-SMALL = Problem(dtype="s8", m=77, n=104, k=208)
-LARGE = Problem(dtype="s8", m=333, n=504, k=1040)
+from faulty import FAULTS, LARGE, SMALL, compile_library, open_faulty  # noqa: E402
+
 PROTOCOLS = [Protocol(name=name, rounds=4, seed=5) for name in ("cold", "hot")]
-
-
-class Named(Template):
-    """A template whose id is its label: it stands for a kernel that is no CUTLASS template."""
-
-    @property
-    def id(self) -> str:
-        return self.label
 
 
 @pytest.fixture(scope="module")
 def faulty_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("faulty")
-    table = folder / "table.cu"
-    table.write_text(build.table_source(list(FAULTS)))
-    library = folder / "faulty.so"
-    sources = [table, Path(__file__).with_name("faulty_kernels.cu"), build.kernel_sources() / "harness.cu"]
-    code = live.pick_device().arch
-    arch = f"arch=compute_{code},code=sm_{code}"
-    flags = [*build.FLAGS, "-gencode", arch, f"-I{build.kernel_sources()}", "-shared", "-cudart", "static"]
-    tools = toolchain.find()
-    subprocess.run([tools.nvcc, *flags, *tools.link_flags, *sources, "-o", library], check=True)
-    return library
-
-
-def open_faulty(library: Path, l2_multiple: float) -> GpuRunner:
-    device = live.pick_device()
-    shapes = {"threadblock": (16, 16, 64), "warp": (16, 16, 64), "instruction": (16, 8, 32), "stages": 2}
-    templates = [Named(dtype="s8", label=name, **shapes) for name in FAULTS]
-    described = Library(name="faulty", arch=device.arch, file=library.name, sources="", versions={})
-    problems = [SMALL, LARGE]
-    return GpuRunner(library, described, templates, 0, device, problems, seed=11, l2_multiple=l2_multiple)
+    return compile_library(tmp_path_factory.mktemp("faulty"))
 
 
 @pytest.fixture(scope="module")
 def faulty(faulty_library: Path) -> Iterator[GpuRunner]:
-    with open_faulty(faulty_library, 3.0) as runner:
+    with open_faulty(str(faulty_library), list(FAULTS)) as runner:
         yield runner
 
 
 def test_stale_output_is_caught_where_slots_come_round(faulty_library: Path) -> None:
     """Rings of two slots: a launch has operands and output of the last but one, whose product is still there."""
-    with open_faulty(faulty_library, 0.0) as runner:
+    with open_faulty(str(faulty_library), list(FAULTS), l2_multiple=0.0) as runner:
         stale = list(FAULTS).index("stale_later")
         runner._lib.ta_forget_calls()
         row = measure_problem(runner, LARGE, PROTOCOLS[0], [0, stale])[1]
@@ -91,7 +51,7 @@ def test_fault_is_caught(faulty: GpuRunner, fault: str, problem: Problem, protoc
     row = measure_problem(faulty, problem, protocol, [list(FAULTS).index(fault)])[0]
     if fault == "good":
         assert row.status is Status.OK
-        assert len(row.elapsed_ns) == 4
+        assert len(row.elapsed_ns) == 2 + 4
     else:
         assert row.status is Status.WRONG_RESULT
         assert FAULTS[fault] in row.reason
@@ -128,18 +88,20 @@ def test_xor_stub_is_no_time() -> None:
     assert rows[0].status is Status.WRONG_RESULT
 
 
-def test_cublaslt_takes_turns_with_templates() -> None:
-    pytest.importorskip("torch")
+def test_vendor_takes_turns_with_templates_and_is_proved_exact() -> None:
     device, space = live.pick_device(), load_space("paper9")
     problems = [Problem(dtype="s8", m=m, n=512, k=1024) for m in (8, 512)]
-    with live.open_runner(
-        device, space, "s8", None, problems, seed=3, vendor=("torch._int_mm", TorchIntMm())
-    ) as runner:
-        vendor = len(runner.candidates) - 1
+    torch = [("torch._int_mm", TorchIntMm())]
+    with live.open_runner(device, space, "s8", None, problems, seed=3, externals=torch) as runner:
+        assert [c.id for c in runner.candidates[10:]] == ["cublaslt", "torch._int_mm"]
+        assert int(runner.versions["cublaslt"]) > 110_000
         for protocol in PROTOCOLS:
-            small, large = (measure_problem(runner, p, protocol, [0, vendor]) for p in problems)
-            assert [row.status for row in small] == [Status.OK, Status.INFEASIBLE]
-            assert [row.status for row in large] == [Status.OK, Status.OK], large
+            small, large = (measure_problem(runner, p, protocol, [0, 10, 11]) for p in problems)
+            assert [row.status for row in small] == [Status.OK, Status.OK, Status.INFEASIBLE]
+            assert [row.status for row in large] == [Status.OK, Status.OK, Status.OK], large
+            # one library behind both: torch may choose another of its kernels, but not one that is twice as slow
+            direct, torch_ns = (float(np.median(row.elapsed_ns)) / row.launches for row in large[1:])
+            assert 0.5 < direct / torch_ns < 2
 
 
 class Slow:
@@ -153,18 +115,33 @@ class Slow:
         return self.enqueue(*arguments)
 
 
-def test_host_delay_is_not_in_the_times() -> None:
-    pytest.importorskip("torch")
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
+def test_host_delay_is_not_in_the_times(protocol: Protocol) -> None:
     device, space = live.pick_device(), load_space("paper9")
     problem = Problem(dtype="s8", m=256, n=512, k=1024)
     medians = []
     for delay_s in (0.0, 0.005):
-        with live.open_runner(device, space, "s8", None, [problem], seed=3, vendor=("slow", Slow(delay_s))) as runner:
-            vendor = len(runner.candidates) - 1
-            rows = measure_problem(runner, problem, PROTOCOLS[0], [4, vendor])
-            medians.append([float(np.median(row.elapsed_ns)) for row in rows])
+        slow = [("slow", Slow(delay_s))]
+        with live.open_runner(device, space, "s8", None, [problem], seed=3, externals=slow) as runner:
+            rows = measure_problem(runner, problem, protocol, [4, len(runner.candidates) - 1])
+            medians.append([float(np.median(row.elapsed_ns)) / row.launches for row in rows])
     for before, after in zip(*medians, strict=True):
         assert abs(after - before) < 0.2 * before + 1_000  # 5 ms of delay would be 5,000,000
+
+
+def test_partition_of_the_sms_is_slower_as_its_size_says() -> None:
+    whole = live.pick_device()
+    part = live.pick_device(sms=whole.sm_count // 2 // 8 * 8)
+    assert (part.slug, part.sm_total) == (f"{whole.slug}-sm{part.sm_count}", whole.sm_count)
+    problem, space, medians = Problem(dtype="s8", m=8192, n=8192, k=4096), load_space("paper9"), []
+    for device in (whole, part):
+        with live.open_runner(device, space, "s8", None, [problem], seed=3) as runner:
+            row = measure_problem(runner, problem, PROTOCOLS[1], [4])[0]
+            medians.append(float(np.median(row.elapsed_ns)))
+    # compute bound: half of the SMs take at least half as long again, even where the whole card is at its power limit
+    assert 1.4 < medians[1] / medians[0] < 2.6
+    with pytest.raises(MeasureError, match=r"a partition of 3 of \d+ SMs cannot be had"):
+        live.open_runner(live.pick_device(sms=3), space, "s8", None, [problem], seed=3)
 
 
 @pytest.mark.parametrize("k", [64, 1024, 16384])

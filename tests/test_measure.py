@@ -1,265 +1,507 @@
-"""Measuring with runners that answer from a recording or from a formula: order, parts, failures, noise floor."""
+"""Recording with hands that answer from a formula or from a recording: batches, parts, anchors, interruptions."""
 
 import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
+from inprocess import InProcessHand
+from standin import DEVICE, StandInRunner, opening
+from sweeping import hands, long_session
+from sweeping import session as whole_session
 
-from tilearena import __version__, dataset, measure
-from tilearena.errors import DeviceFailedError, MeasureError
-from tilearena.measure import Session, measure_problem, noise_floor, record, turns
-from tilearena.records import Measurement, Problem, Protocol, Status
+from tilearena import __version__, cli, dataset, measure
+from tilearena.anchors import anchor_problems
+from tilearena.errors import Interrupted, MeasureError, NoGpuError
+from tilearena.hands import HandLostError
+from tilearena.measure import record
+from tilearena.noise import noise_floor, spread
+from tilearena.records import Problem
 from tilearena.replay import ReplayRunner
-from tilearena.spec import load_space, load_workload
+from tilearena.space import Space
+from tilearena.worker_hand import WorkerHand
 
-COLD = Protocol(name="cold", rounds=8, seed=5)
-SHAPE = Problem(dtype="s8", m=7, n=64, k=128)
-
-
-@pytest.fixture(autouse=True)
-def no_warm_up(monkeypatch):
-    monkeypatch.setattr(measure, "WARM_UP_S", 0.0)
-
-
-@pytest.fixture(scope="module")
-def quick(recorded):
-    return recorded("quick", "s8", "cold")
+ANCHORS = anchor_problems("s8", None)[:4]
+SWEEPING = Path(__file__).with_name("sweeping.py")
 
 
 @pytest.fixture
-def session(quick):
+def session():
     """The first 12 problems of quick, s8, cold."""
-    workload, space = load_workload("quick"), load_space("paper9")
-    return Session(workload, space, workload.problems_for("s8")[:12], quick.header.protocol)
+    return whole_session("quick", 12)
 
 
-class Breaking(ReplayRunner):
-    """Replays, notes which problems it was asked for, and fails at the one with a given number."""
-
-    def __init__(self, recording, breaks_at=None):
-        super().__init__(recording)
-        self.asked, self.breaks_at = [], breaks_at
-
-    def measure(self, problem, protocol, which, order):
-        if len(self.asked) == self.breaks_at:
-            raise MeasureError("the GPU failed: an illegal address")
-        self.asked.append(problem)
-        return super().measure(problem, protocol, which, order)
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(measure, "BATCH_PROBLEMS", 3)
 
 
-class Failing(ReplayRunner):
-    """Replays, but candidate 3 is wrong on every problem."""
-
-    def measure(self, problem, protocol, which, order):
-        rows = super().measure(problem, protocol, which, order)
-        wrong = {"status": Status.WRONG_RESULT, "reason": "row 0 of the output is wrong"}
-        shape = {"m": problem.m, "n": problem.n, "k": problem.k}
-        return [Measurement(**shape, candidate=3, **wrong) if r.candidate == 3 else r for r in rows]
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "r.parquet"
 
 
-def row_keys(rows):
-    return [(r["m"], r["n"], r["k"], r["candidate"]) for r in rows.to_pylist()]
+class Breaking(InProcessHand):
+    """Raises ``error`` in place of measuring the problem with number ``at``, batch by batch."""
+
+    def __init__(self, runner, at, error):
+        super().__init__(runner)
+        self.at, self.error = at, error
+
+    def measure(self, order, stop, done=lambda n: None):
+        if len(self.asked) + len(order.problems) > self.at:
+            raise self.error
+        return super().measure(order, stop, done)
 
 
-def test_turns_are_a_permutation_for_each_round():
-    order = turns(SHAPE, COLD, 10)
-    assert order.shape == (8, 10)
-    assert (np.sort(order, axis=1) == np.arange(10)).all()
-    assert len(np.unique(order, axis=0)) == 8
+def keys(path):
+    rows = dataset.read(path).rows
+    return list(zip(*(rows[c].to_pylist() for c in ("m", "n", "k", "candidate")), strict=True))
 
 
-def test_turns_depend_on_problem_and_seed_alone():
-    assert (turns(SHAPE, COLD, 10) == turns(SHAPE, COLD.model_copy(update={"name": "hot"}), 10)).all()
-    others = [
-        turns(SHAPE, COLD.model_copy(update={"seed": 6}), 10),
-        *(turns(SHAPE.model_copy(update=change), COLD, 10) for change in ({"m": 8}, {"n": 128}, {"k": 64})),
-    ]
-    assert all((turns(SHAPE, COLD, 10) != other).any() for other in others)
+def expected_keys(session):
+    return [(p.m, p.n, p.k, c) for p in session.problems for c in range(10)]
 
 
-def test_every_candidate_comes_first_sometimes():
-    first = [turns(SHAPE.model_copy(update={"m": m}), COLD, 10)[:, 0] for m in range(1, 51)]
-    counts = np.bincount(np.concatenate(first), minlength=10)
-    assert counts.min() > 15  # 400 draws among 10; 40 expected
-    assert counts.max() < 75
+def measured(hand):
+    return [problem for problem, which, _ in hand.asked if len(which) > 1]
 
 
-def test_runner_gets_the_turns_of_the_candidates_that_are_asked_for(quick):
-    class Noting(ReplayRunner):
-        def measure(self, problem, protocol, which, order):
-            self.order = order
-            return super().measure(problem, protocol, which, order)
-
-    runner, problem = Noting(quick), load_workload("quick").problems_for("s8")[0]
-    rows = measure_problem(runner, problem, quick.header.protocol, [4, 1, 9])
-    assert [row.candidate for row in rows] == [4, 1, 9]
-    assert (runner.order == turns(problem, quick.header.protocol, 3)).all()
+def folder_of(path):
+    (folder,) = path.parent.glob(".*.parts")
+    return folder
 
 
-def test_record_of_a_replay_has_the_rows_of_the_recording(session, quick, tmp_path):
+def test_recording_has_every_row_in_the_order_of_the_problems(session, path):
     seen = []
-    header = record(session, ReplayRunner(quick), tmp_path / "r.parquet", progress=lambda *a: seen.append(a))
-    again = dataset.read(tmp_path / "r.parquet")
-    assert again.rows.to_pylist() == quick.rows.slice(0, 120).to_pylist()
-    assert again.header == header
-    assert [(done, total) for done, total, _ in seen] == [(i, 12) for i in range(1, 13)]
-    assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
+    (hand,) = hands(1, 0)
+    header = record(session, [hand], path, progress=lambda *report: seen.append(report))
+    recording = dataset.read(path)
+    assert recording.header == header
+    assert keys(path) == expected_keys(session)
+    assert seen[-1] == (12, 12, "quick")
+    assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
+    assert [file.name for file in path.parent.iterdir()] == ["r.parquet"]
+    assert hand.closed is False
 
 
-def test_header_says_what_was_measured_and_how(session, quick, tmp_path):
-    header = record(session, ReplayRunner(quick), tmp_path / "r.parquet")
-    same = ("op", "spec", "spec_fingerprint", "space", "space_fingerprint", "dtype", "bit_op", "protocol", "device")
-    for name in (*same, "support", "candidates", "default"):
-        assert getattr(header, name) == getattr(quick.header, name), name
-    assert not set(header.sessions) & set(quick.header.sessions)
-    assert header.started_at > quick.header.started_at
-    assert header.versions == quick.header.versions | {"tilearena": __version__}
-    assert header.empty_interval_ns == quick.header.empty_interval_ns
-    assert header.noise_floor == noise_floor(dataset.read(tmp_path / "r.parquet"))
+def test_recording_of_a_replay_has_the_rows_of_the_recording(session, path, tmp_path):
+    record(session, hands(1, 0), path)
+    original = dataset.read(path)
+    again = tmp_path / "again.parquet"
+    record(session, [InProcessHand(ReplayRunner(original))], again)
+    assert dataset.read(again).rows.equals(original.rows)
 
 
-def test_failed_candidate_is_a_row_and_the_rest_are_measured(session, quick, tmp_path):
-    record(session, Failing(quick), tmp_path / "r.parquet")
-    recording = dataset.read(tmp_path / "r.parquet")
-    rows = recording.rows.to_pylist()
-    failed = [row for row in rows if row["status"] != "ok"]
+def test_header_says_what_was_measured_and_how(session, path):
+    header = record(session, hands(1, 0), path)
+    assert (header.spec, header.spec_fingerprint) == ("quick", session.workload.fingerprint)
+    assert (header.space, header.space_fingerprint) == ("paper9", session.space.fingerprint)
+    assert (header.op, header.dtype, header.bit_op, header.support) == ("gemm", "s8", None, "native")
+    assert (header.protocol, header.default) == (session.protocol, 1)
+    assert header.device == DEVICE.model_copy(update={"uuid_sha256": "card 0"})
+    assert [c.origin for c in header.candidates] == ["template"] * 9 + ["control"]
+    assert header.versions == {"tilearena": __version__, "standin": "1"}
+    assert (header.clock.empty_interval_ns, header.clock.resolution_ns) == (1000, 32)
+    assert header.noise_floor == noise_floor(dataset.read(path)) > 0
+
+
+def test_batch_says_who_measured_it_when_and_how_well(session, path):
+    before = time.time()
+    header = record(session, hands(1, 0.01), path)
+    recording = dataset.read(path)
+    assert [b.n_problems for b in header.batches] == [3, 3, 3, 3]
+    assert len({b.session for b in header.batches}) == 1
+    assert {(b.card, b.host, b.attempts, b.slowed) for b in header.batches} == {("card 0", "host 0", 1, False)}
+    starts = [b.started_at_s for b in header.batches]
+    assert before < starts[0]
+    assert np.diff(starts).min() >= 0.03
+    assert all(0.03 <= b.seconds <= time.time() - before for b in header.batches)
+    second = dataset.Recording(header, recording.rows.slice(30, 30))
+    assert header.batches[1].noise_floor == noise_floor(second)
+    assert header.batches[1].spread == spread(second)
+    assert 0.12 <= header.wall_time_s <= time.time() - before
+
+
+def test_few_problems_still_make_two_batches_a_hand(session, path, monkeypatch):
+    monkeypatch.setattr(measure, "BATCH_PROBLEMS", 100)
+    assert [b.n_problems for b in record(session, hands(1, 0), path).batches] == [6, 6]
+
+
+def test_failed_candidate_is_a_row_and_the_rest_are_measured(session, path):
+    record(session, [InProcessHand(StandInRunner(faults=[("wrong", None, 3)]))], path)
+    recording = dataset.read(path)
+    failed = [row for row in recording.rows.to_pylist() if row["status"] != "ok"]
     assert [row["candidate"] for row in failed] == [3] * 12
-    assert {(row["status"], row["reason"]) for row in failed} == {("wrong_result", "row 0 of the output is wrong")}
-    assert len(rows) == 120
+    assert {(row["status"], row["reason"]) for row in failed} == {("wrong_result", "row 3 of the output is wrong")}
+    assert keys(path) == expected_keys(session)
     assert np.isinf(recording.table.time_ns[:, 3]).all()
     assert np.isfinite(np.delete(recording.table.time_ns, 3, axis=1)).all()
 
 
-def test_interrupted_session_goes_on_where_it_stopped(session, quick, tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "PART_PROBLEMS", 4)
-    path = tmp_path / "r.parquet"
-    with pytest.raises(MeasureError, match="illegal address"):
-        record(session, Breaking(quick, breaks_at=7), path)
-    assert not path.exists()
-    (parts,) = tmp_path.iterdir()
-    assert sorted(p.name for p in parts.iterdir()) == ["00000.parquet", "00001.parquet", "header.json", "lock"]
-    begun = json.loads((parts / "header.json").read_text())
-    runner = Breaking(quick)
-    header = record(session, runner, path)
-    assert runner.asked == list(session.problems[7:])
-    assert header.started_at == begun["started_at"]
-    assert header.sessions[0] == begun["sessions"][0]
-    assert len(set(header.sessions)) == 2
-    keys = row_keys(dataset.read(path).rows)
-    assert keys == [(p.m, p.n, p.k, c) for p in session.problems for c in range(10)]
-    assert not parts.exists()
+def test_anchors_are_timed_at_start_middle_and_end(session, path):
+    (hand,) = hands(1, 0)
+    header = record(session, [hand], path, anchors=ANCHORS)
+    order = [(problem, which) for problem, which, _ in hand.asked]
+    alone = [(problem, (1,)) for problem in ANCHORS]
+    whole = [(problem, tuple(range(10))) for problem in session.problems]
+    assert order == [*alone, *whole[:6], *alone, *whole[6:], *alone]
+    (anchors,) = header.anchors
+    assert (anchors.session, anchors.card) == (header.batches[0].session, "card 0")
+    # the formula gives the same times whenever it is asked
+    assert anchors.start_ns == anchors.middle_ns == anchors.end_ns
+    assert len(anchors.start_ns) == 4
+    assert anchors.drift == anchors.drift_to_middle == 0
 
 
-def test_device_that_fails_at_a_problem_leaves_failed_rows_and_the_next_run_goes_on(session, quick, tmp_path):
-    class Faulting(Breaking):
-        def measure(self, problem, protocol, which, order):
-            if problem == session.problems[5]:
-                raise DeviceFailedError("the GPU failed at 1x2x3 s8: an illegal address")
-            return super().measure(problem, protocol, which, order)
+def test_no_anchors_are_timed_where_none_are_given(session, path):
+    (hand,) = hands(1, 0)
+    assert record(session, [hand], path).anchors == ()
+    assert measured(hand) == list(session.problems)
 
-    path = tmp_path / "r.parquet"
-    with pytest.raises(DeviceFailedError, match="illegal address"):
-        record(session, Faulting(quick), path)
-    record(session, Faulting(quick), path)
+
+def test_several_hands_share_the_problems_and_each_is_measured_by_one(path):
+    session, three = whole_session(), hands(3, 0.005)
+    header = record(session, three, path, anchors=ANCHORS)
+    assert sorted(keys(path)) == sorted(expected_keys(session))
     recording = dataset.read(path)
-    failed = [row for row in recording.rows.to_pylist() if row["status"] != "ok"]
-    bad = session.problems[5]
-    assert {(row["m"], row["n"], row["k"], row["status"]) for row in failed} == {(bad.m, bad.n, bad.k, "launch_failed")}
-    assert len(failed) == 10
-    assert failed[0]["reason"].endswith("an illegal address")
-    assert len(row_keys(recording.rows)) == 120
+    by_card = {hand.device.uuid_sha256: {(p.m, p.n, p.k) for p in measured(hand)} for hand in three}
+    assert all(len(shapes) >= 3 for shapes in by_card.values())
+    assert sum(map(len, by_card.values())) == 42
+    assert {b.host for b in header.batches} == {"host 0", "host 1", "host 2"}
+    for shape, card in zip(recording.table.problems.tolist(), recording.cards, strict=True):
+        assert tuple(shape) in by_card[card]
+    assert header.device == DEVICE
+    assert [a.card for a in header.anchors] == ["card 0", "card 1", "card 2"]
+    assert all(a.start_ns == a.end_ns != () for a in header.anchors)
 
 
-def test_two_processes_do_not_share_parts(session, quick, tmp_path):
-    path = tmp_path / "r.parquet"
-
-    class Nested(Breaking):
-        def measure(self, problem, protocol, which, order):
-            with pytest.raises(MeasureError, match=r"another process is measuring into .*; wait for it"):
-                record(session, Breaking(quick), path)
-            return super().measure(problem, protocol, which, order)
-
-    record(session, Nested(quick), path)
-    assert len(row_keys(dataset.read(path).rows)) == 120
+def test_recording_of_a_pool_in_which_one_card_measured_all_is_of_that_card(session, path):
+    idle, busy = hands(2, 0)
+    idle.lost_after = 0
+    header = record(session, [idle, busy], path)
+    assert header.device.uuid_sha256 == "card 1"
+    assert {b.card for b in header.batches} == {"card 1"}
 
 
-def test_run_that_does_not_resume_measures_everything_again(session, quick, tmp_path):
-    path = tmp_path / "r.parquet"
-    with pytest.raises(MeasureError):
-        record(session, Breaking(quick, breaks_at=2), path)
-    runner = Breaking(quick)
-    header = record(session, runner, path, resume=False)
-    assert runner.asked == list(session.problems)
-    assert len(header.sessions) == 1
+def test_batch_of_a_lost_hand_is_measured_by_another(path):
+    session, (first, second) = whole_session(), hands(2, 0.005)
+    first.lost_after = 5
+    header = record(session, [first, second], path, anchors=ANCHORS[:1])
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+    assert Counter(b.card for b in header.batches) == {"card 0": 1, "card 1": 13}
+    lost, left = header.anchors
+    assert (len(lost.start_ns), lost.end_ns, lost.drift) == (1, (), None)
+    assert len(left.end_ns) == 1
 
 
-def test_session_of_another_card_does_not_take_the_parts(session, quick, tmp_path):
-    path = tmp_path / "r.parquet"
-    with pytest.raises(MeasureError):
-        record(session, Breaking(quick, breaks_at=2), path)
-    other = Breaking(quick)
-    other.device = quick.header.device.model_copy(update={"uuid_sha256": "another card"})
-    record(session, other, path)
-    assert len(other.asked) == 12
-    assert len(row_keys(dataset.read(path).rows)) == 120
+def test_hand_without_work_waits_for_what_another_may_lose(session, path):
+    """The last batch is lost when the other hand has long found the queue empty."""
+    slow, fast = hands(2, 0)
+
+    class Slow(InProcessHand):
+        def measure(self, order, stop, done=lambda n: None):
+            deadline = time.monotonic() + 10
+            while len(measured(fast)) < 9 and not stop.is_set() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            time.sleep(0.1)
+            raise HandLostError("it died late")
+
+    header = record(session, [Slow(slow.runner), fast], path, anchors=())
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+    assert {b.card for b in header.batches} == {"card 1"}
 
 
-def test_problems_of_a_part_that_was_deleted_are_measured_again(session, quick, tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "PART_PROBLEMS", 2)
-    path = tmp_path / "r.parquet"
-    with pytest.raises(MeasureError):
-        record(session, Breaking(quick, breaks_at=6), path)
-    (parts,) = tmp_path.iterdir()
-    (parts / "00001.parquet").unlink()
-    runner = Breaking(quick)
-    record(session, runner, path)
-    assert runner.asked == [*session.problems[2:4], *session.problems[6:]]
-    assert sorted(row_keys(dataset.read(path).rows)) == sorted(
-        (p.m, p.n, p.k, c) for p in session.problems for c in range(10)
+def test_lost_hands_leave_what_is_finished_and_a_sentence(session, path):
+    both = hands(2, 0.005)
+    for hand in both:
+        hand.lost_after = 4
+    with pytest.raises(MeasureError) as caught:
+        record(session, both, path)
+    assert str(caught.value) == (
+        f"the worker died 8 times; 6 of 12 problems are kept in {folder_of(path)}; run the same command again to go on"
     )
+    fresh = hands(2, 0)
+    record(session, fresh, path)
+    assert sum(len(measured(hand)) for hand in fresh) == 6
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+
+
+def test_hand_with_another_error_stops_the_others_and_loses_nothing_of_theirs(path):
+    session, (good, _) = whole_session(), hands(2, 0.005)
+    bad = Breaking(StandInRunner(DEVICE.model_copy(update={"uuid_sha256": "bad"})), 3, NoGpuError("the card is gone"))
+    with pytest.raises(MeasureError, match=r"the card is gone; \d+ of 42 problems are kept in .*; run the same"):
+        record(session, [bad, good], path)
+    n_kept = len(list(folder_of(path).glob("*.parquet")))
+    again = hands(2, 0)
+    record(session, again, path)
+    n_again = sum(len(measured(hand)) for hand in again)
+    # the hand that was halted in a batch brought back what it had
+    assert 42 - 3 * n_kept <= n_again == 42 - len(measured(good)) - len(measured(bad))
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+
+
+def test_bug_in_a_hand_is_shown_as_it_is_and_loses_nothing(session, path):
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        record(session, [Breaking(StandInRunner(), 6, ZeroDivisionError("a bug"))], path)
+    (again,) = [InProcessHand(StandInRunner())]
+    record(session, [again], path)
+    assert measured(again) == list(session.problems[6:])
+
+
+def test_interrupted_session_goes_on_where_it_stopped(session, path):
+    with pytest.raises(MeasureError, match="no more"):
+        record(session, [Breaking(StandInRunner(), 11, HandLostError("no more"))], path, anchors=ANCHORS[:1])
+    assert not path.exists()
+    folder = folder_of(path)
+    names = sorted(p.name for p in folder.iterdir())
+    assert names == ["00000.anchors", "00000.parquet", "00001.parquet", "00002.parquet", "header.json", "lock"]
+    begun = json.loads((folder / "header.json").read_text())
+    (hand,) = [InProcessHand(StandInRunner())]
+    header = record(session, [hand], path, anchors=ANCHORS[:1])
+    assert measured(hand) == list(session.problems[9:])
+    assert header.started_at == begun["started_at"]
+    assert [b.n_problems for b in header.batches] == [3, 3, 3, 2, 1]
+    first, second = (a.session for a in header.anchors)
+    assert [b.session for b in header.batches] == [first] * 3 + [second] * 2
+    assert first != second
+    assert keys(path) == expected_keys(session)
+    assert not folder.exists()
+
+
+def test_run_that_does_not_resume_measures_everything_again(session, path):
+    with pytest.raises(MeasureError):
+        record(session, [Breaking(StandInRunner(), 6, HandLostError("no more"))], path)
+    (hand,) = [InProcessHand(StandInRunner())]
+    header = record(session, [hand], path, anchors=ANCHORS[:1], resume=False)
+    assert measured(hand) == list(session.problems)
+    assert (len(header.anchors), len({b.session for b in header.batches})) == (1, 1)
+
+
+def test_session_of_another_card_does_not_take_the_parts(session, path):
+    one, other = hands(2, 0)
+    one.lost_after = 6
+    with pytest.raises(MeasureError):
+        record(session, [one], path)
+    record(session, [other], path)
+    assert measured(other) == list(session.problems)
+
+
+def test_whole_parts_need_no_measuring(session, path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device", "x")))
+        with pytest.raises(MeasureError, match=r"^x: No space left on device; .* 12 of 12 problems are kept in"):
+            record(session, hands(1, 0), path)
+    (hand,) = hands(1, 0)
+    header = record(session, [hand], path)
+    assert hand.asked == []
+    assert [b.n_problems for b in header.batches] == [3, 3, 3, 3]
+    assert keys(path) == expected_keys(session)
+
+
+def test_problems_of_a_part_that_was_deleted_are_measured_again(session, path):
+    with pytest.raises(MeasureError):
+        record(session, [Breaking(StandInRunner(), 9, HandLostError("no more"))], path)
+    (folder_of(path) / "00001.parquet").unlink()
+    (hand,) = [InProcessHand(StandInRunner())]
+    record(session, [hand], path)
+    assert measured(hand) == [*session.problems[3:6], *session.problems[9:]]
+    assert sorted(keys(path)) == sorted(expected_keys(session))
 
 
 @pytest.mark.parametrize("name", ["00000.parquet", "header.json"])
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_damaged_part_is_named(session, quick, tmp_path, name, share):
-    path = tmp_path / "r.parquet"
+def test_damaged_part_is_named(session, path, name, share):
     with pytest.raises(MeasureError):
-        record(session, Breaking(quick, breaks_at=3), path)
-    (parts,) = tmp_path.iterdir()
-    data = (parts / name).read_bytes()
-    (parts / name).write_bytes(data[: int(share * len(data))])
+        record(session, [Breaking(StandInRunner(), 6, HandLostError("no more"))], path)
+    damaged = folder_of(path) / name
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[: int(share * len(data))])
     with pytest.raises(MeasureError) as caught:
-        record(session, Breaking(quick), path)
-    assert str(caught.value).startswith(f"{parts / name} is damaged; delete ")
-    assert "\n" not in str(caught.value)
+        record(session, [InProcessHand(StandInRunner())], path)
+    assert str(caught.value).startswith(f"{damaged} is damaged; delete ")
 
 
-def test_noise_floor_is_the_95th_percentile_of_default_against_control(quick):
-    def row(m, candidate, *elapsed_ns, launches=1):
-        samples = {"elapsed_ns": elapsed_ns, "launches": launches, "status": Status.OK}
-        return Measurement(m=m, n=8, k=16, candidate=candidate, **samples)
+def test_two_processes_do_not_share_parts(session, path):
+    class Nested(InProcessHand):
+        def measure(self, order, stop, done=lambda n: None):
+            with pytest.raises(MeasureError, match=r"another process is measuring into .*; wait for it"):
+                record(session, [InProcessHand(StandInRunner())], path)
+            return super().measure(order, stop, done)
 
-    default, control = quick.header.default, 9
-    assert quick.header.candidates[control].origin == "control"
-    # |difference| is 0, 1, ... 20 per cent: the 95th percentile of 21 values is the 20th
-    rows = [r for i in range(21) for r in (row(i + 1, default, 1000), row(i + 1, control, 1000 + 10 * i * (-1) ** i))]
-    assert noise_floor(dataset.Recording(quick.header, dataset.rows_from(rows))) == pytest.approx(0.19)
-    rows = [row(1, default, 1000), row(1, control, 2040, launches=2), row(2, default, 1000)]
-    assert noise_floor(dataset.Recording(quick.header, dataset.rows_from(rows))) == pytest.approx(0.02)
-    assert noise_floor(dataset.Recording(quick.header, dataset.rows_from(rows[2:]))) is None
+    record(session, [Nested(StandInRunner())], path)
+    assert keys(path) == expected_keys(session)
 
 
-def test_noise_floor_of_a_recording_without_a_control_is_unknown(quick):
-    header = quick.header.model_copy(update={"candidates": quick.header.candidates[:9]})
-    assert noise_floor(dataset.Recording(header, quick.rows.slice(0, 9))) is None
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda hand: setattr(hand, "versions", {"standin": "2"}),
+            "version of standin is '1' at one and '2' at another",
+        ),
+        (lambda hand: setattr(hand, "versions", {}), r"tools is \['standin'\] at one and \[\] at another"),
+        (lambda hand: setattr(hand, "candidates", hand.candidates[:9]), "candidates is"),
+        (lambda hand: setattr(hand, "default", 2), "default is 1 at one and 2 at another"),
+        (
+            lambda hand: setattr(hand, "device", hand.device.model_copy(update={"driver": "9"})),
+            r"device driver is '0.0' at one and '9' at another \(hosts host 0 and host 1\); leave one out",
+        ),
+    ],
+)
+def test_hands_that_differ_are_refused_and_the_difference_named(session, path, change, said):
+    first, second = hands(2, 0)
+    change(second)
+    with pytest.raises(MeasureError, match=said):
+        record(session, [first, second], path)
+    assert first.asked == []
 
 
-def test_replay_refuses_another_protocol_and_what_was_not_recorded(quick):
-    runner, problem = ReplayRunner(quick), load_workload("quick").problems_for("s8")[0]
-    hot = Protocol(name="hot", rounds=8, seed=1)
-    with pytest.raises(MeasureError, match="the recording is cold, so it cannot answer for hot"):
-        measure_problem(runner, problem, hot, [0])
-    with pytest.raises(MeasureError, match="7x64x128 with candidate 0 was not recorded"):
-        measure_problem(runner, SHAPE, COLD, [0])
-    with pytest.raises(MeasureError, match="with candidate 10 was not recorded"):
-        measure_problem(runner, problem, COLD, [10])
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(path):
+    session, both = whole_session(), hands(2, 0.005)
+
+    def interrupting(done, total, label):
+        if done >= 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        record(session, both, path, progress=interrupting)
+    kept = sum(len(measured(hand)) for hand in both)
+    assert 10 <= kept < 42
+    assert str(caught.value) == (
+        f"interrupted: {kept} of 42 problems are kept in {folder_of(path)}; run the same command again to go on"
+    )
+    assert not isinstance(caught.value, MeasureError)
+    again = hands(2, 0)
+    record(session, again, path)
+    assert sum(len(measured(hand)) for hand in again) == 42 - kept
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+
+
+def test_ctrl_c_while_a_part_is_written_loses_and_doubles_nothing(session, path, monkeypatch):
+    original = measure.Parts.write
+
+    def interrupted(self, index, rows, batch):
+        original(self, index, rows, batch)
+        if index == 1:
+            monkeypatch.setattr(measure.Parts, "write", original)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(measure.Parts, "write", interrupted)
+    (first,) = hands(1, 0.01)
+    with pytest.raises(Interrupted):
+        record(session, [first], path)
+    (again,) = hands(1, 0)
+    record(session, [again], path)
+    assert measured(first) + measured(again) == list(session.problems)
+    assert keys(path) == expected_keys(session)
+
+
+def test_signal_of_ctrl_c_ends_a_process_in_order(path):
+    child = subprocess.Popen(
+        [sys.executable, SWEEPING, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout.readline() == "started\n"
+    while not list(path.parent.glob(".*.parts/00001.parquet")):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=20)
+    assert "tilearena.errors.Interrupted: interrupted: " in errors
+    assert len(list(folder_of(path).glob("*.parquet"))) >= 2
+
+
+def test_interrupted_command_says_so_and_exits_with_130(run, monkeypatch):
+    def interrupted():
+        raise Interrupted("interrupted: 3 of 9 problems are kept in x; run the same command again to go on")
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    sentence = "tilearena: interrupted: 3 of 9 problems are kept in x; run the same command again to go on\n"
+    assert run("measure", "quick") == (130, "", sentence)
+
+
+def test_full_disk_is_one_sentence_and_leaves_nothing_damaged(path):
+    """Files may not grow beyond a few hundred bytes once two parts are written."""
+    session = whole_session()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def filling(done, total, label):
+        if len(list(folder_of(path).glob("*.parquet"))) == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+
+    try:
+        with pytest.raises(MeasureError) as caught:
+            record(session, hands(1, 0.002), path, progress=filling)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    folder = folder_of(path)
+    assert str(caught.value) == (
+        f"{folder / '00002.parquet'}: File too large; put that right: 6 of 42 problems are kept in {folder}; "
+        "run the same command again to go on"
+    )
+    assert sorted(p.name for p in folder.iterdir()) == ["00000.parquet", "00001.parquet", "header.json", "lock"]
+    (again,) = hands(1, 0)
+    record(session, [again], path)
+    assert measured(again) == list(session.problems[6:])
+    assert keys(path) == expected_keys(session)
+
+
+def test_killed_at_20_random_moments_every_row_is_recorded_once(path):
+    rng, kept = random.Random(3), set()
+    for _ in range(20):
+        with subprocess.Popen([sys.executable, SWEEPING, path], stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout.readline() == "started\n"
+            time.sleep(rng.uniform(0, 0.6))
+            child.kill()
+        assert not path.exists()
+        parts = {file.name for file in path.parent.glob(".*.parts/*.parquet")}
+        assert kept <= parts
+        kept = parts
+    assert len(kept) >= 6
+    session, both = long_session(), hands(2, 0)
+    header = record(session, both, path)
+    assert sum(len(measured(hand)) for hand in both) == 240 - 3 * len(kept)
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+    assert len({batch.session for batch in header.batches}) >= 4
+    assert [file.name for file in path.parent.iterdir()] == ["r.parquet"]
+
+
+def test_worker_processes_share_a_recording_and_one_that_is_killed_costs_no_row(path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(SWEEPING.parent))
+    session, killed = whole_session(), []
+    with ExitStack() as stack:
+        both = [stack.enter_context(WorkerHand(opening(card=f"card {i}", problem_s=0.02))) for i in range(2)]
+
+        def killing(done, total, label):
+            if done >= 10 and not killed:
+                killed.append(both[0].worker_pid)
+                os.kill(killed[0], signal.SIGKILL)
+
+        header = record(session, both, path, anchors=ANCHORS, progress=killing)
+    assert killed
+    assert sorted(keys(path)) == sorted(expected_keys(session))
+    assert set(dataset.read(path).rows["status"].to_pylist()) == {"ok"}
+    assert {batch.card for batch in header.batches} == {"card 0", "card 1"}
+
+
+def test_opening_is_json_that_names_all_problems_and_the_anchors(session):
+    arguments = json.loads(measure.opening(session, ordinal=1, sms=72).model_dump_json())["arguments"]
+    problems = [Problem.model_validate(p) for p in arguments.pop("problems")]
+    assert problems == [*session.problems, *anchor_problems("s8", None)]
+    assert Space.model_validate(arguments.pop("space")) == session.space
+    assert arguments == {"seed": session.protocol.seed, "ordinal": 1, "sms": 72, "torch": True}
+
+
+def test_threads_of_hands_are_gone_when_the_recording_is_there(session, path):
+    before = threading.active_count()
+    record(session, hands(2, 0), path)
+    assert threading.active_count() == before

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilearena import dataset, measure, root
+from tilearena import dataset, root
+from tilearena.anchors import anchor_problems
+from tilearena.noise import noise_floor
 from tilearena.spec import load_space, load_workload
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -45,7 +47,7 @@ def test_recording_is_of_what_ships(path):
     # a repeat has other operands and another order of launches
     assert header.protocol == expected.model_copy(update={"seed": expected.seed + repeat})
     problems = [[p.m, p.n, p.k] for p in workload.problems_for(header.dtype)]
-    assert recording.table.problems.tolist() == problems
+    assert sorted(recording.table.problems.tolist()) == sorted(problems)
     assert len(recording.rows) == len(problems) * len(header.candidates)
 
 
@@ -55,17 +57,33 @@ def test_recording_says_how_it_was_taken_and_has_no_failures(path):
     header = recording.header
     assert header.device.power_limit_w
     assert header.device.driver
-    assert header.device.uuid_sha256
     assert {"tilearena", "nvcc", "cutlass"} <= set(header.versions)
-    assert header.telemetry["n_samples"] > 0
-    assert header.telemetry["sm_clock_mhz"]["max"] <= header.device.sm_clock_max_mhz
+    assert header.clock
+    assert 0 < header.clock.empty_interval_ns < header.clock.empty_launch_ns < 10_000
+    assert 0 < header.clock.resolution_ns <= 1000
     assert header.support == ("emulated" if (header.dtype, header.device.arch) == ("s4", 90) else "native")
-    assert header.noise_floor == measure.noise_floor(recording)
-    assert set(recording.rows["status"].to_pylist()) == {"ok"}
-    assert {len(samples) for samples in recording.rows["elapsed_ns"].to_pylist()} == {header.protocol.rounds}
-    launches = recording.rows["launches"].to_numpy()
-    assert launches.max() <= (1 if header.protocol.name == "cold" else header.protocol.hot_max_launches)
+    assert header.noise_floor == noise_floor(recording)
+    # the vendor's kernels need not serve every problem
+    own = np.array([c.origin != "vendor" for c in header.candidates])[recording.rows["candidate"].to_numpy()]
+    assert set(np.array(recording.rows["status"].to_pylist())[own]) == {"ok"}
     assert np.isfinite(recording.table.time_ns).all()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: "/".join(p.parts[-3:]))
+def test_recording_says_in_what_state_the_card_was(path):
+    header = dataset.read(path).header
+    cards = {batch.card for batch in header.batches}
+    assert None not in cards
+    assert header.device.uuid_sha256 == (min(cards) if len(cards) == 1 else None)
+    for batch in header.batches:
+        assert not batch.slowed
+        assert batch.telemetry.n_samples > 0
+        assert batch.telemetry.sm_clock_mhz.max <= header.device.sm_clock_max_mhz
+        assert batch.spread is not None
+    n_anchors = len(anchor_problems(header.dtype, header.bit_op))
+    whole = [anchors for anchors in header.anchors if anchors.end_ns]
+    assert {anchors.card for anchors in whole} == cards
+    assert all(len(times) == n_anchors for a in whole for times in (a.start_ns, a.end_ns))
 
 
 @pytest.mark.parametrize("path", [p for p in PATHS if ".hot." in p.name], ids=lambda p: "/".join(p.parts[-3:]))
@@ -73,9 +91,11 @@ def test_hot_samples_fill_their_time_and_candidates_share_the_number_of_launches
     recording = dataset.read(path)
     protocol, n_candidates = recording.header.protocol, len(recording.header.candidates)
     launches = recording.rows["launches"].to_numpy().reshape(-1, n_candidates)
-    assert (launches == launches[:, :1]).all()
-    sample_ns = np.median(np.array(recording.rows["elapsed_ns"].to_pylist()), axis=1).reshape(-1, n_candidates)
-    short = (sample_ns < protocol.hot_fill_ns) & (launches < protocol.hot_max_launches)
+    ran = launches > 0
+    assert (launches == launches.max(axis=1, keepdims=True))[ran].all()
+    medians = [np.median(samples or [protocol.hot_fill_ns]) for samples in recording.rows["elapsed_ns"].to_pylist()]
+    sample_ns = np.array(medians).reshape(-1, n_candidates)
+    short = ran & (sample_ns < protocol.hot_fill_ns) & (launches < protocol.hot_max_launches)
     assert short.mean() < 0.001  # a pilot of five launches says how many it takes, and now and then it errs
     assert sample_ns[short].min(initial=protocol.hot_fill_ns) > 0.9 * protocol.hot_fill_ns
 
@@ -86,7 +106,7 @@ def test_repeats_are_other_sessions_of_the_same_problems():
     for path in repeats:
         first = dataset.read(path.with_name(path.name.replace(".repeat", "")))
         again = dataset.read(path)
-        assert not set(again.header.sessions) & set(first.header.sessions)
+        assert not {b.session for b in again.header.batches} & {b.session for b in first.header.batches}
         assert again.header.fingerprint != first.header.fingerprint
-        assert again.header.device == first.header.device
-        assert np.array_equal(again.table.problems, first.table.problems)
+        assert again.header.device.slug == first.header.device.slug
+        assert sorted(again.table.problems.tolist()) == sorted(first.table.problems.tolist())

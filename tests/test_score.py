@@ -50,6 +50,8 @@ TIMES = [
     [120, 100, 110, 400],  # the default is best
 ]
 PICKS = [[2, 0, 1, 3], [2, 0, 1, 3], [1, 2, 3, 0], [3, 2, 0, 1], [0, 1, 2, 3], NOT_RUN, [2, 1, 0, 3]]
+#: Of cuBLASLt: known for problems 0, 1, 3 and 5, where templates ran too.
+VENDOR = np.array([150, 150, INF, 80, 100, 100, math.nan])
 #: Judges problems 0, 1 and 2: the fourth has no times in it, the fifth none in the table, and one is foreign.
 REPEAT_ROWS = [2, 1, 0, 3, 4, 7]
 REPEAT = [
@@ -104,9 +106,11 @@ def test_score_follows_the_glossary_on_a_table_counted_by_hand() -> None:
         noise_floor=0.015,
         predict_us=12.5,
         constant_picks=np.zeros(7, dtype=np.int64),
+        vendor_ns=VENDOR,
     )
     assert (result.status, result.reason) == ("ok", "")
     assert (result.n_problems, result.n_failed, result.n_unmeasured, result.n_no_default) == (7, 2, 1, 1)
+    assert result.n_vendor == 4
     found = values(result)
     assert found == pytest.approx(
         {
@@ -123,6 +127,9 @@ def test_score_follows_the_glossary_on_a_table_counted_by_hand() -> None:
             # problem 3 has no default
             "speedup_geomean": (2 * 0.5 * 1 * 0.4 / 1.1) ** (1 / 5),
             "oracle_speedup_geomean": (2 * 1.5 * 1.01 * 1.6 * 1) ** (1 / 5),
+            # the picks of problems 1 and 5 did not run and count as the slowest: 300 and 200
+            "speedup_vs_cublaslt_geomean": (150 / 100 * 150 / 300 * 80 / 160 * 100 / 200) ** (1 / 4),
+            "oracle_speedup_vs_cublaslt_geomean": (150 / 100 * 150 / 100 * 80 / 100 * 100 / 50) ** (1 / 4),
             "gap_closed": 1 - math.log(3 * 1.01 * 1.6 * 4 * 1.1) / math.log(2 * 2 * 1.2),
             "slowdown_share": 3 / 5,
             "slowdown_max": 2.5,
@@ -143,7 +150,25 @@ def test_figures_without_their_source_are_null() -> None:
     unknown = {name for name, value in values(judged(TIMES, PICKS)).items() if value is None}
     assert unknown == {
         "top2_tie", "gap_closed", "ceiling_top1", "ceiling_top2", "ceiling_regret_mean", "predict_us",
+        "speedup_vs_cublaslt_geomean", "oracle_speedup_vs_cublaslt_geomean",
     }  # fmt: skip
+
+
+def test_vendor_without_any_time_leaves_its_figures_null() -> None:
+    result = judged(TIMES, PICKS, vendor_ns=np.array([INF, math.nan, INF, INF, 100, INF, INF]))
+    assert (result.n_vendor, result.figures["speedup_vs_cublaslt_geomean"].value) == (0, None)
+
+
+def test_vendor_as_fast_as_the_default_gives_the_speedups_over_the_default() -> None:
+    times, picks = random_case(50)
+    figures = judged(times, picks, vendor_ns=times[:, 1]).figures
+    assert figures["speedup_vs_cublaslt_geomean"] == figures["speedup_geomean"]
+    assert figures["oracle_speedup_vs_cublaslt_geomean"] == figures["oracle_speedup_geomean"]
+
+
+def test_score_refuses_vendor_times_of_other_problems() -> None:
+    with pytest.raises(RecordingError, match=r"times of cuBLASLt are \[2\]; one for each of 1 is needed"):
+        judged([[100, 200]], [[0]], vendor_ns=np.array([100.0, 200.0]))
 
 
 def test_tie_band_is_at_most_two_per_cent() -> None:
@@ -226,7 +251,7 @@ def test_flat_score_is_json_without_nan() -> None:
     flat = judged(TIMES, PICKS, predict_us=math.inf).flat()
     assert json.loads(json.dumps(flat, allow_nan=False)) == flat
     names = [f"{name}{suffix}" for name in FIGURES for suffix in ("", "_lo", "_hi")]
-    counts = ["n_problems", "n_failed", "n_unmeasured", "n_no_default"]
+    counts = ["n_problems", "n_failed", "n_unmeasured", "n_no_default", "n_vendor"]
     assert list(flat) == [*Key.model_fields, "status", "reason", *counts, *names]
     assert (flat["dtype"], flat["top1"], flat["predict_us"], flat["status"]) == ("s8", 1 / 6, None, "ok")
 
@@ -292,7 +317,8 @@ def cases(draw: st.DrawFn) -> tuple[Floats, Ints]:
 def scored(times: Floats, picks: Ints, rows: Any = None) -> Score:
     tested = table(times, rows, default=0)
     constant = np.zeros(len(times), dtype=np.int64)
-    return score(tested, picks, key=KEY, noise_floor=0.02, constant_picks=constant, repeat=tested)
+    vendor_ns = times[:, -1] * 0.5
+    return score(tested, picks, key=KEY, noise_floor=0.02, constant_picks=constant, repeat=tested, vendor_ns=vendor_ns)
 
 
 @settings(max_examples=60, deadline=None)
@@ -310,6 +336,9 @@ def test_figures_keep_their_order(case: tuple[Floats, Ints]) -> None:
     assert 0 <= found["regret_p50"] <= found["regret_p90"] <= found["regret_p99"] <= found["regret_max"]
     if found["speedup_geomean"] is not None:
         assert found["speedup_geomean"] <= found["oracle_speedup_geomean"] * (1 + 1e-12)
+    if found["speedup_vs_cublaslt_geomean"] is not None:
+        limit = found["oracle_speedup_vs_cublaslt_geomean"]
+        assert found["speedup_vs_cublaslt_geomean"] <= limit * (1 + 1e-12)
 
 
 @settings(max_examples=30, deadline=None)
@@ -348,7 +377,8 @@ def random_case(n_problems: int, seed: int = 0) -> tuple[Floats, Ints]:
 
 def test_intervals_hold_their_value() -> None:
     times, picks = random_case(200)
-    result = score(table(times), picks, key=KEY, noise_floor=0.02, constant_picks=np.full(200, 1))
+    options = {"noise_floor": 0.02, "constant_picks": np.full(200, 1), "vendor_ns": times[:, 2]}
+    result = judged(times, picks, **options)
     for name in FIGURES[: FIGURES.index("ceiling_top1")]:
         figure = result.figures[name]
         assert figure.lo <= figure.value <= figure.hi, name  # type: ignore[operator]

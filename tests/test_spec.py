@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilearena.errors import SpecError
-from tilearena.spec import export_schemas, load_space, load_workload, space_names, workload_names
+from tilearena.spec import DEFAULT_ROUNDS, export_schemas, load_space, load_workload, space_names, workload_names
 
 SPECS = Path(__file__).parents[1] / "specs"
 BASE = Path(__file__).with_name("golden").joinpath("workload.yaml").read_text(encoding="utf-8")
@@ -29,11 +29,11 @@ def digest(workload, dtype):
 
 
 def test_shipped_names_are_listed():
-    assert workload_names() == ["lowbit-random", "networks", "quick"]
+    assert workload_names() == ["anchors", "lowbit-random", "networks", "quick"]
     assert space_names() == ["paper9"]
 
 
-@pytest.mark.parametrize("name", ["lowbit-random", "networks", "quick"])
+@pytest.mark.parametrize("name", ["anchors", "lowbit-random", "networks", "quick"])
 def test_shipped_workload_is_named_as_its_file(name):
     assert load_workload(name).name == name
     assert load_workload(name).space == "paper9"
@@ -45,6 +45,9 @@ def test_shipped_workload_is_named_as_its_file(name):
         ("lowbit-random", "s8", 2000, (5253, 1152, 128), "1c1335831d7c8a51"),
         ("lowbit-random", "s4", 2000, (5253, 1152, 128), "7390962148572d65"),
         ("lowbit-random", "b1", 2000, (5253, 1152, 128), "d29a1d40c9ca331b"),
+        ("anchors", "s8", 64, (8, 256, 384), "b5c149cc4a7d67f4"),
+        ("anchors", "s4", 64, (8, 256, 384), "2de19c9420a94175"),
+        ("anchors", "b1", 64, (8, 256, 384), "35c417cc31a01a29"),
         ("networks", "s8", 304, (1, 4096, 4096), "ca6629d11e0e7dab"),
         ("networks", "b1", 304, (1, 4096, 4096), "ca6629d11e0e7dab"),
         ("quick", "s8", 42, (1, 4096, 4096), "01749ead7f334715"),
@@ -62,6 +65,7 @@ def test_shipped_problems_are_pinned(name, dtype, count, first, problems):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("anchors", "14642a8ca6d1fe52"),
         ("lowbit-random", "e67b25c5b08c8b10"),
         ("networks", "483a6c8a8958d9c6"),
         ("quick", "7af3e8b114d88486"),
@@ -84,6 +88,15 @@ def test_lowbit_random_keeps_to_its_promise(dtype, alignment):
     assert {p.k % alignment for p in problems} == {0}
     assert any(p.k % (2 * alignment) for p in problems)
     assert any(p.n % 16 for p in problems)
+
+
+@pytest.mark.parametrize("dtype", ["s8", "s4", "b1"])
+def test_anchors_are_small_and_reach_from_memory_bound_to_compute_bound(dtype):
+    problems = load_workload("anchors").problems_for(dtype)
+    macs = sorted(p.macs for p in problems)
+    assert macs[0] < 1 << 22
+    assert 1 << 31 < macs[-1] <= 1 << 33
+    assert sum(p.m < 17 for p in problems) >= 8
 
 
 def test_lowbit_random_draws_differ_by_the_alignment_of_k_only():
@@ -132,13 +145,33 @@ def test_workload_without_the_dtype_says_which_it_has(tmp_path):
 
 def test_protocol_takes_rounds_and_seed_from_the_workload(tmp_path):
     workload = load_workload(write(tmp_path, BASE + "seed: 9\n"))
-    assert workload.protocol("hot", "s8").model_dump(include={"name", "rounds", "seed"}) == {
-        "name": "hot",
-        "rounds": 4,
-        "seed": 9,
-    }
-    assert workload.protocol("cold", "b1").rounds == 8
-    assert workload.protocol("cold", "s4").rounds == 3
+    hot = workload.protocol("hot", "s8")
+    assert (hot.name, hot.rounds, hot.seed) == ("hot", 4, 9)
+    assert workload.protocol("cold", "s8").rounds == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "rounds", "reference", "margin"),
+    [
+        ("cold", "s8", 16, 8, 0.10), ("cold", "s4", 3, 3, 0.10), ("cold", "b1", 16, 8, 0.10),
+        ("hot", "s8", 6, 3, 0.05), ("hot", "s4", 3, 3, 0.05), ("hot", "b1", 6, 3, 0.05),
+    ],
+)  # fmt: skip
+def test_protocol_has_its_own_rounds_for_each_dtype(tmp_path, name, dtype, rounds, reference, margin):
+    text = BASE.replace("rounds: {hot: {s8: 4}}\n", "").replace("[s8, b1]", "[s8, s4, b1]")
+    protocol = load_workload(write(tmp_path, text)).protocol(name, dtype)
+    assert (protocol.rounds, protocol.reference_rounds, protocol.screen_rounds) == (rounds, reference, 2)
+    assert protocol.contender_margin == margin
+
+
+def test_references_take_no_more_rounds_than_there_are(tmp_path):
+    one = load_workload(write(tmp_path, BASE.replace("{s8: 4}", "{s8: 1}"))).protocol("hot", "s8")
+    assert (one.rounds, one.reference_rounds) == (1, 1)
+
+
+def test_rounds_by_dtype_alone_are_refused_and_the_protocols_named(tmp_path):
+    with pytest.raises(SpecError, match=r"line 4: rounds\.s8 should be 'cold' or 'hot'"):
+        load_workload(write(tmp_path, BASE.replace("{hot: {s8: 4}}", "{s8: 4}")))
 
 
 def test_draw_of_fewer_is_the_start_of_a_draw_of_more(tmp_path):
@@ -186,7 +219,8 @@ def reordered(value):
         yaml.safe_dump(reordered(yaml.safe_load(BASE)), sort_keys=False),
         json.dumps(yaml.safe_load(BASE)),
         BASE + "op: gemm\nbit_op: and\nspace: paper9\nseed: 0\n",
-        BASE.replace("{s8: 4}", "{b1: 8, s8: 4}"),
+        BASE.replace("{s8: 4}", f"{{b1: {DEFAULT_ROUNDS['hot']['b1']}, s8: 4}}"),
+        BASE.replace("{hot: {s8: 4}}", "{cold: {s4: 3}, hot: {s8: 4}}"),
         BASE + "description: of no weight\n",
     ],
 )
@@ -219,7 +253,9 @@ def test_fingerprint_follows_the_content(tmp_path, old, new):
 
 
 def test_unknown_name_lists_the_shipped_ones():
-    with pytest.raises(SpecError, match="no workload named 'fast'; use lowbit-random, networks, quick, or a path"):
+    with pytest.raises(
+        SpecError, match="no workload named 'fast'; use anchors, lowbit-random, networks, quick, or a path"
+    ):
         load_workload("fast")
     with pytest.raises(SpecError, match="no space named 'paper'; use paper9, or a path"):
         load_space("paper")

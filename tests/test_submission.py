@@ -67,6 +67,23 @@ def test_write_leaves_only_the_two_files(written):
     assert sorted(p.name for p in written.parent.iterdir()) == ["1.json", "1.parquet"]
 
 
+def test_narrower_submission_names_the_results_that_it_would_lose(arena, written):
+    key = arena.key("lowbit-random", "s8")
+    both = [arena.scored(k, 0.01) for k in (key, arena.key("lowbit-random", "s4"))]
+    submission.require_kept(arena.root, both)
+    submission.require_kept(arena.root, [arena.scored(key.model_copy(update={"version": "2"}), 0.01)])
+    with pytest.raises(SubmissionError) as caught:
+        submission.require_kept(arena.root, [arena.scored(arena.key("networks", "s8"), 0.01), both[1]])
+    assert str(caught.value) == (
+        f"{written}: also holds s8/cold/random, which would be lost; submit these as well, or give --force"
+    )
+
+
+def test_submission_that_cannot_be_read_is_no_loss(arena, written):
+    edit(written, "schema_version", to=1)
+    submission.require_kept(arena.root, [arena.scored(arena.key("lowbit-random", "s8"), 0.01)])
+
+
 def test_write_refuses_nothing(tmp_path):
     with pytest.raises(SubmissionError, match="nothing to submit"):
         submission.write(tmp_path, [], submitter="", created_at=NOW)
@@ -101,7 +118,8 @@ def test_write_makes_a_reason_one_short_line(arena):
 @pytest.mark.parametrize(
     ("keys", "value", "match"),
     [
-        (["schema_version"], 2, "schema version 2, .* update tilearena"),
+        (["schema_version"], 3, "schema version 3, this tilearena reads 2; update tilearena"),
+        (["schema_version"], 1, "schema version 1, .*; no upgrade from it exists: run `tilearena submit` again"),
         (["schema_version"], 0, "schema version 0, .* run `tilearena submit` again"),
         (["schema_version"], True, "schema version True"),
         (["kind"], "recording", "key 'kind'"),
@@ -153,7 +171,7 @@ def test_read_refuses_a_file_in_the_wrong_place(arena, written, where):
         (b"\xff\xfe", "not valid JSON"),
         (b"[]", "not a JSON object"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"schema_version": 1, "a": ' + b'{"a":' * 50_000, "nested too deeply"),
+        (b'{"schema_version": 2, "a": ' + b'{"a":' * 50_000, "nested too deeply"),
         (b'{"kind": 1, "kind": 2}', "one key twice"),
         (b"9" * 5_000, "not valid JSON"),
         (b" " * (MAX_BYTES + 1), "larger than 8 MiB"),
@@ -290,7 +308,7 @@ json_values = st.recursive(
     max_leaves=8,
 )
 mangled = st.fixed_dictionaries(
-    {"schema_version": st.just(1)},
+    {"schema_version": st.just(2)},
     optional={name: json_values for name in Manifest.model_fields if name not in ("schema_version", "results")}
     | {
         "results": st.lists(

@@ -94,10 +94,15 @@ __global__ void times_vector(const uint32_t* a, const uint64_t* x, const uint64_
   if (threadIdx.x == 0) y[blockIdx.x] = sum + *constant;
 }
 
-struct Verdict {
+struct Verdict {  // starts as zeros
   unsigned long long wrong_rows, touched_guards, wrong_elements;
-  unsigned long long first;  // smallest offending row, guard word or element
+  unsigned long long not_first;  // complement of the smallest offending row, guard word or element
 };
+
+__device__ inline void blame(unsigned long long* count, Verdict* verdict, unsigned long long index) {
+  atomicAdd(count, 1ull);
+  atomicMax(&verdict->not_first, ~index);
+}
 
 // Compares D r with y. One block a row.
 __global__ void check_rows(const int32_t* d, const uint64_t* r, const uint64_t* y, int n, Verdict* verdict) {
@@ -106,8 +111,7 @@ __global__ void check_rows(const int32_t* d, const uint64_t* r, const uint64_t* 
   for (int j = threadIdx.x; j < n; j += blockDim.x) sum += uint64_t(int64_t(row[j])) * r[j];
   sum = block_sum(sum);
   if (threadIdx.x == 0 && sum != y[blockIdx.x]) {
-    atomicAdd(&verdict->wrong_rows, 1ull);
-    atomicMin(&verdict->first, (unsigned long long)blockIdx.x);
+    blame(&verdict->wrong_rows, verdict, blockIdx.x);
   }
 }
 
@@ -121,8 +125,7 @@ __global__ void spoil_rows(int32_t* d, int m, int n) {
 __global__ void check_guards(const uint32_t* before, const uint32_t* after, int words, Verdict* verdict) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x)
     if (before[i] != kPoison || after[i] != kPoison) {
-      atomicAdd(&verdict->touched_guards, 1ull);
-      atomicMin(&verdict->first, (unsigned long long)i);
+      blame(&verdict->touched_guards, verdict, i);
     }
 }
 
@@ -142,8 +145,7 @@ __global__ void check_elements(const uint32_t* a, const uint32_t* b, const int32
     }
   }
   if (sum != d[index]) {
-    atomicAdd(&verdict->wrong_elements, 1ull);
-    atomicMin(&verdict->first, (unsigned long long)index);
+    blame(&verdict->wrong_elements, verdict, index);
   }
 }
 

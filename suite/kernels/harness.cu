@@ -1,13 +1,16 @@
 // The measuring harness: operands, exactness, and device times of the library's templates, behind a plain C interface.
 //
-// Timing: the stream is held by a spinning kernel until a whole batch is enqueued, so host launch cost is not in any
-// interval; every sample lies between two events. Cold launches walk through rings of operands and outputs; before a slice
-// comes round again, more than three times the L2 in other slices was touched. Nothing is flushed.
+// Cold launches walk through rings of operands and outputs; before a slice comes round again, more than three times the L2
+// in other slices was touched. Nothing is flushed. How a time is taken is in clock.cuh.
 #include "abi.h"
+#include "clock.cuh"
+#include "cublaslt.cuh"
 #include "exact.cuh"
+#include "partition.cuh"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -18,46 +21,13 @@ extern "C" const int ta_entry_count;
 namespace tilearena {
 namespace {
 
-thread_local std::string error_text;
-
-struct Failure {
-  cudaError_t code;
-};
-
-#define TA_CHECK(call)                                                                        \
-  do {                                                                                        \
-    cudaError_t code_ = (call);                                                               \
-    if (code_ != cudaSuccess) {                                                               \
-      error_text = std::string(cudaGetErrorName(code_)) + " (" + cudaGetErrorString(code_) + ") in " #call; \
-      throw Failure{code_};                                                                   \
-    }                                                                                         \
-  } while (0)
-
 constexpr int64_t kAlign = 256;
 constexpr int64_t kGuardBytes = 4096;
-constexpr int kBatch = 384;      // enqueued operations a batch, well below the depth of a launch queue
 constexpr int kMaxWeights = 1 << 20;
-constexpr int kPilotLaunches = 5;
+constexpr int kPilotLaunches = 3;
 constexpr int kThreads = 256;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-struct Gate {  // pinned host memory that the spinning kernel watches
-  volatile int open;
-  volatile int expired;
-};
-
-__global__ void hold_stream(Gate* gate, unsigned long long limit_ns) {
-  unsigned long long start, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-  while (!gate->open) {
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    if (now - start > limit_ns) {
-      gate->expired = 1;
-      return;
-    }
-  }
-}
 
 // A ring of device memory that hands out consecutive slices.
 struct Ring {
@@ -65,10 +35,7 @@ struct Ring {
   int64_t size = 0, cursor = 0;
   char* slice(int64_t bytes) {
     bytes = round_up(bytes, kAlign);
-    if (bytes > size) {
-      error_text = "a problem is larger than the memory that was set aside for it";
-      throw Failure{cudaErrorMemoryAllocation};
-    }
+    if (bytes > size) fail("a problem is larger than the memory that was set aside for it", cudaErrorMemoryAllocation);
     if (cursor + bytes > size) cursor = 0;
     char* out = base + cursor;
     cursor += bytes;
@@ -76,22 +43,22 @@ struct Ring {
   }
 };
 
+class Problem;
+
 struct Context {
+  Partition partition;  // first, so that it is the last to go
+  CublasLt cublaslt;
   cudaStream_t stream = nullptr;
+  Clock clock;
   Ring operands, outputs;
   uint64_t *weights = nullptr, *x = nullptr, *constant = nullptr, *y = nullptr;
   int64_t x_capacity = 0, y_capacity = 0;
   Verdict* verdicts = nullptr;
-  int verdict_capacity = 0;
-  Gate* gate = nullptr;
-  std::vector<cudaEvent_t> events;
+  int64_t verdict_capacity = 0;
+  int64_t overhead_ns = 0;  // what an interval adds to the launches in it
+  std::unique_ptr<Problem> problem;
 
-  ~Context() {
-    for (cudaEvent_t event : events) cudaEventDestroy(event);
-    cudaFree(operands.base), cudaFree(outputs.base), cudaFree(weights), cudaFree(x), cudaFree(constant), cudaFree(y);
-    cudaFree(verdicts), cudaFreeHost(gate);
-    if (stream) cudaStreamDestroy(stream);
-  }
+  ~Context();
 };
 
 template <class T>
@@ -103,94 +70,99 @@ void reserve(T*& buffer, int64_t& capacity, int64_t needed) {
   capacity = needed;
 }
 
-void open(Context& c, int ordinal, int64_t operand_bytes, int64_t output_bytes, double l2_multiple, uint64_t seed) {
-  TA_CHECK(cudaSetDevice(ordinal));
+void open(Context& c, const ta_options& o) {
+  TA_CHECK(cudaSetDevice(o.ordinal));
+  if (o.sm_count > 0) c.partition.open(o.ordinal, o.sm_count);
   int l2 = 0;
-  TA_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, ordinal));
-  const int64_t ring = round_up(int64_t(l2 * l2_multiple), kAlign);
+  TA_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, o.ordinal));
+  const int64_t ring = round_up(int64_t(l2 * o.l2_multiple), kAlign);
   TA_CHECK(cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking));
   // Between two uses of a slice of s <= max bytes, at least size - 2 s >= `ring` bytes of other slices are handed out.
-  c.operands.size = 2 * (round_up(operand_bytes, kAlign) + 2 * kAlign) + ring;
-  c.outputs.size = 2 * round_up(output_bytes + 2 * kGuardBytes, kAlign) + ring;
+  c.operands.size = 2 * (round_up(o.operand_bytes, kAlign) + 2 * kAlign) + ring;
+  c.outputs.size = 2 * round_up(o.output_bytes + 2 * kGuardBytes, kAlign) + ring;
   TA_CHECK(cudaMalloc(&c.operands.base, c.operands.size));
   TA_CHECK(cudaMalloc(&c.outputs.base, c.outputs.size));
   TA_CHECK(cudaMalloc(&c.weights, kMaxWeights * sizeof(uint64_t)));
   TA_CHECK(cudaMalloc(&c.constant, sizeof(uint64_t)));
-  TA_CHECK(cudaHostAlloc(&c.gate, sizeof(Gate), cudaHostAllocMapped));
-  fill_random<<<1024, kThreads, 0, c.stream>>>(reinterpret_cast<uint64_t*>(c.operands.base), c.operands.size / 8, seed);
-  fill_random<<<1024, kThreads, 0, c.stream>>>(c.weights, kMaxWeights, ~seed);
+  fill_random<<<1024, kThreads, 0, c.stream>>>(reinterpret_cast<uint64_t*>(c.operands.base), c.operands.size / 8, o.seed);
+  fill_random<<<1024, kThreads, 0, c.stream>>>(c.weights, kMaxWeights, ~o.seed);
   TA_CHECK(cudaGetLastError());
-  c.events.resize(2 * kBatch);
-  for (cudaEvent_t& event : c.events) TA_CHECK(cudaEventCreate(&event));
+  c.clock.open(c.stream);
+  c.overhead_ns = c.clock.overhead_ns();
+  if (o.cublaslt) c.cublaslt.open(o.cublaslt, o.sm_count);
   TA_CHECK(cudaStreamSynchronize(c.stream));
 }
-
-// Collects samples while the stream is held; flush() lets them run and reads the events.
-class Batch {
- public:
-  explicit Batch(Context& c) : c_(c) {}
-  void start() {
-    hold();
-    TA_CHECK(cudaEventRecord(c_.events[2 * targets_.size()], c_.stream));
-  }
-  void stop(int64_t* elapsed_ns) {
-    TA_CHECK(cudaEventRecord(c_.events[2 * targets_.size() + 1], c_.stream));
-    targets_.push_back(elapsed_ns);
-  }
-  void count(int operations) { enqueued_ += operations; }
-  bool full(int operations) const { return enqueued_ + operations > kBatch; }
-  void flush() {
-    if (!held_) return;
-    c_.gate->open = 1;
-    held_ = false;
-    TA_CHECK(cudaStreamSynchronize(c_.stream));
-    expired_ |= c_.gate->expired != 0;
-    for (size_t i = 0; i < targets_.size(); ++i) {
-      float ms = 0;
-      TA_CHECK(cudaEventElapsedTime(&ms, c_.events[2 * i], c_.events[2 * i + 1]));
-      *targets_[i] = int64_t(double(ms) * 1e6 + 0.5);
-    }
-    targets_.clear();
-    enqueued_ = 0;
-  }
-  // True if a hold ran into its limit, so that launch cost may have leaked into a sample.
-  bool expired() const { return expired_; }
-  ~Batch() { c_.gate->open = 1; }
-
- private:
-  void hold() {
-    if (held_) return;
-    c_.gate->open = 0, c_.gate->expired = 0;
-    hold_stream<<<1, 1, 0, c_.stream>>>(c_.gate, 500'000'000ull);
-    TA_CHECK(cudaGetLastError());
-    held_ = true;
-  }
-  Context& c_;
-  std::vector<int64_t*> targets_;
-  int enqueued_ = 0;
-  bool held_ = false, expired_ = false;
-};
 
 struct Operands {
   char *a, *b;
 };
 
-class Measurement {
+// One problem from its proof to its last sample.
+class Problem {
  public:
-  Measurement(Context& c, const ta_job& job, const ta_results& out) : c_(c), j_(job), out_(out) {
+  Problem(Context& c, const ta_job& job)
+      : c_(c), j_(job), entry_(job.entry, job.entry + job.candidates), launches_(job.candidates, 1),
+        outcome_(job.candidates, TA_OK), detail_(job.candidates, 0) {
     words_ = int(int64_t(j_.k) * j_.bits / 32);
     output_bytes_ = int64_t(j_.m) * j_.n * 4;
-    int64_t capacity = c_.verdict_capacity;
-    reserve(c_.verdicts, capacity, 2 * j_.candidates);
-    c_.verdict_capacity = int(capacity);
+    reserve(c_.verdicts, c_.verdict_capacity, j_.candidates);
     reserve(c_.x, c_.x_capacity, j_.k);
     reserve(c_.y, c_.y_capacity, j_.m);
   }
 
-  bool run() {
-    prove();
-    if (!j_.cold) choose_launches();
-    return time();
+  // Proves every candidate and settles how often each is launched in one sample.
+  void begin() {
+    std::vector<int64_t> first_ns(j_.candidates, 0);
+    prove(first_ns);
+    if (j_.launches > 0) std::fill(launches_.begin(), launches_.end(), j_.launches);
+    else if (!j_.cold) choose_launches(first_ns);
+  }
+
+  // One sample a turn; false if a hold expired. The output of each candidate's last turn is checked: cold ones that stay
+  // intact until the end after all samples, hot ones (all in one place) and large ones between samples.
+  bool sample(int turns, const int* turn, int64_t* elapsed_ns) {
+    std::vector<int> last(j_.candidates, -1);
+    for (int t = 0; t < turns; ++t) last[turn[t]] = t;
+    int first_last = turns;
+    for (int i = 0; i < j_.candidates; ++i)
+      if (last[i] >= 0) first_last = std::min(first_last, last[i]);
+    const int64_t slot = round_up(output_bytes_ + 2 * kGuardBytes, kAlign);
+    const bool defer = j_.cold && (turns - first_last + 1) * slot <= c_.outputs.size;
+    clear_verdicts();
+    std::vector<Operands> last_in(j_.candidates);
+    std::vector<int32_t*> last_d(j_.candidates, nullptr);
+    c_.clock.reset(j_.held);
+    for (int t = 0; t < turns; ++t) {
+      const int i = turn[t];
+      if (!alive(i)) continue;
+      c_.clock.reserve(launches_[i] + (last[i] == t ? 10 : 2));
+      Operands in = j_.cold ? operands() : hot_;
+      int32_t* d = j_.cold ? output() : hot_d_;
+      // The place may hold the right values already: break one element a row, or the last check could not fail.
+      if (last[i] == t && (!j_.cold || launches_[i] == 1)) spoil(d);
+      c_.clock.start();
+      timed_launches(i, in, d);
+      c_.clock.stop(&elapsed_ns[t]);
+      if (last[i] != t || !alive(i)) continue;
+      last_in[i] = in, last_d[i] = d;
+      if (!defer) check_last(i, in, d);
+    }
+    for (int i = 0; i < j_.candidates; ++i)
+      if (defer && last_d[i] && alive(i)) {
+        c_.clock.reserve(8);
+        check_last(i, last_in[i], last_d[i]);
+      }
+    c_.clock.finish();
+    const std::vector<Verdict> verdicts = read_verdicts();
+    for (int i = 0; i < j_.candidates; ++i)
+      if (alive(i) && verdicts[i].wrong_rows) outcome_[i] = TA_WRONG_AFTER, detail_[i] = int64_t(~verdicts[i].not_first);
+    return !c_.clock.expired();
+  }
+
+  void report(const ta_proof& out) const {
+    std::copy(launches_.begin(), launches_.end(), out.launches);
+    std::copy(outcome_.begin(), outcome_.end(), out.outcome);
+    std::copy(detail_.begin(), detail_.end(), out.detail);
   }
 
  private:
@@ -201,20 +173,30 @@ class Measurement {
     return {base, base + a_bytes};
   }
   int32_t* output() { return reinterpret_cast<int32_t*>(c_.outputs.slice(output_bytes_ + 2 * kGuardBytes) + kGuardBytes); }
-  bool alive(int candidate) const { return out_.outcome[candidate] == TA_OK; }
+  bool alive(int candidate) const { return outcome_[candidate] == TA_OK; }
 
-  void launch(int candidate, const Operands& in, int32_t* d) {
-    int code;
-    if (j_.entry[candidate] < 0) {
-      code = j_.external(in.a, in.b, d, j_.m, j_.n, j_.k, c_.stream);
-    } else {
-      ta_gemm gemm{j_.m, j_.n, j_.k, in.a, in.b, d};
-      code = ta_entries[j_.entry[candidate]].launch(&gemm, c_.stream);
+  void timed_launches(int i, Operands& in, int32_t*& d) {
+    if (!j_.cold) return launch(i, in, d, launches_[i]);
+    for (int repeat = 0; repeat < launches_[i] && alive(i); ++repeat) {
+      if (repeat) in = operands(), d = output();
+      launch(i, in, d, 1);
     }
-    cudaError_t error = cudaGetLastError();
-    if (code == 0 && error == cudaSuccess) return;
-    out_.outcome[candidate] = code == 1 ? TA_NOT_IMPLEMENTED : TA_LAUNCH_FAILED;
-    out_.detail[candidate] = error;
+  }
+
+  void launch(int i, const Operands& in, int32_t* d, int launches) {
+    int code;
+    int64_t error = 0;
+    const ta_gemm gemm{j_.m, j_.n, j_.k, in.a, in.b, d};
+    if (entry_[i] == TA_ENTRY_CUBLASLT)
+      code = j_.bits == 8 ? c_.cublaslt.launch(gemm, launches, c_.stream, &error) : 1;
+    else if (entry_[i] < 0)
+      code = j_.externals[TA_ENTRY_EXTERNAL - entry_[i]](in.a, in.b, d, j_.m, j_.n, j_.k, launches, c_.stream);
+    else
+      code = ta_entries[entry_[i]].launch(&gemm, launches, c_.stream);
+    cudaError_t cuda = cudaGetLastError();
+    if (code == 0 && cuda == cudaSuccess) return;
+    outcome_[i] = code == 1 ? TA_NOT_IMPLEMENTED : TA_LAUNCH_FAILED;
+    detail_[i] = error ? error : cuda;
   }
 
   // y = A (B r): what D r must be for these operands.
@@ -258,112 +240,133 @@ class Measurement {
     TA_CHECK(cudaGetLastError());
   }
 
-  // Every candidate computes the same product into poisoned memory; all of D and both guard bands are checked.
-  void prove() {
-    std::vector<Verdict> host(2 * j_.candidates);
-    for (Verdict& v : host) v = {0, 0, 0, ~0ull};
-    TA_CHECK(cudaMemcpyAsync(c_.verdicts, host.data(), host.size() * sizeof(Verdict), cudaMemcpyHostToDevice, c_.stream));
+  // Every candidate computes the same product into poisoned memory; all of D and both guard bands are checked. The stream
+  // is not held: the first launch of a kernel loads it, which may wait for the stream.
+  void prove(std::vector<int64_t>& first_ns) {
+    clear_verdicts();
     hot_ = operands();
     hot_d_ = output();
+    c_.clock.reset(false);
+    c_.clock.reserve(5);
     expect(hot_);
     char* slot = reinterpret_cast<char*>(hot_d_) - kGuardBytes;
+    std::vector<int> twin(j_.candidates, -1);  // the control is the default's kernel, which is proved already
     for (int i = 0; i < j_.candidates; ++i) {
-      out_.outcome[i] = TA_OK, out_.detail[i] = 0, out_.launches[i] = 1;
+      for (int j = 0; j < i && entry_[i] >= 0; ++j)
+        if (entry_[j] == entry_[i]) twin[i] = j;
+      if (twin[i] >= 0) continue;
+      c_.clock.reserve(8);
       TA_CHECK(cudaMemsetAsync(slot, kPoison & 0xff, output_bytes_ + 2 * kGuardBytes, c_.stream));
-      launch(i, hot_, hot_d_);
+      c_.clock.start();
+      launch(i, hot_, hot_d_, 1);
+      c_.clock.stop(&first_ns[i]);
       if (!alive(i)) continue;
       check(hot_d_, c_.verdicts + i);
       check_guards<<<4, kThreads, 0, c_.stream>>>(reinterpret_cast<uint32_t*>(slot),
                                                   reinterpret_cast<uint32_t*>(slot + kGuardBytes + output_bytes_),
                                                   kGuardBytes / 4, c_.verdicts + i);
+      TA_CHECK(cudaGetLastError());
       if (int64_t(j_.m) * j_.n * j_.k <= j_.reference_macs) check_directly(hot_, hot_d_, c_.verdicts + i);
     }
-    read_verdicts(host, 0);
+    c_.clock.finish();
+    const std::vector<Verdict> verdicts = read_verdicts();
     for (int i = 0; i < j_.candidates; ++i) {
+      if (twin[i] >= 0) outcome_[i] = outcome_[twin[i]], detail_[i] = detail_[twin[i]], first_ns[i] = first_ns[twin[i]];
       if (!alive(i)) continue;
-      const Verdict& v = host[i];
-      if (v.touched_guards) out_.outcome[i] = TA_GUARD_TOUCHED;
-      else if (v.wrong_rows) out_.outcome[i] = TA_WRONG_ROWS;
-      else if (v.wrong_elements) out_.outcome[i] = TA_WRONG_ELEMENT;
-      if (!alive(i)) out_.detail[i] = int64_t(v.first);
+      const Verdict& v = verdicts[i];
+      if (v.touched_guards) outcome_[i] = TA_GUARD_TOUCHED;
+      else if (v.wrong_rows) outcome_[i] = TA_WRONG_ROWS;
+      else if (v.wrong_elements) outcome_[i] = TA_WRONG_ELEMENT;
+      if (!alive(i)) detail_[i] = int64_t(~v.not_first);
     }
   }
-  void read_verdicts(std::vector<Verdict>& host, int first) {
-    TA_CHECK(cudaMemcpyAsync(host.data(), c_.verdicts + first, j_.candidates * sizeof(Verdict), cudaMemcpyDeviceToHost,
+  void clear_verdicts() {
+    TA_CHECK(cudaMemsetAsync(c_.verdicts, 0, j_.candidates * sizeof(Verdict), c_.stream));
+  }
+  std::vector<Verdict> read_verdicts() {
+    std::vector<Verdict> verdicts(j_.candidates);
+    TA_CHECK(cudaMemcpyAsync(verdicts.data(), c_.verdicts, verdicts.size() * sizeof(Verdict), cudaMemcpyDeviceToHost,
                              c_.stream));
     TA_CHECK(cudaStreamSynchronize(c_.stream));
+    return verdicts;
   }
 
-  // Hot samples fill at least hot_fill_ns. All candidates take as many launches as the fastest needs, so that what an
-  // interval costs weighs on all alike. A pilot of a few launches says how many; the interval itself makes it look slow,
-  // hence the margin.
-  void choose_launches() {
-    std::vector<int64_t> pilot(j_.candidates, 0);
-    Batch batch(c_);
+  // Hot samples fill at least hot_fill_ns. All templates take as many launches as the fastest of them needs, so that what
+  // an interval adds weighs on all alike; a kernel of the vendor takes as many as it needs itself. Where the proof's times
+  // are too short to say how many (host launch cost is in them), a held pilot of those that may be the fastest does.
+  void choose_launches(const std::vector<int64_t>& first_ns) {
+    std::vector<int64_t> pilot_ns = first_ns;
+    c_.clock.reset(j_.held);
     for (int i = 0; i < j_.candidates; ++i) {
-      if (!alive(i)) continue;
-      if (batch.full(kPilotLaunches + 2)) batch.flush();
-      batch.start();
-      for (int repeat = 0; repeat < kPilotLaunches; ++repeat) launch(i, hot_, hot_d_);
-      batch.stop(&pilot[i]);
-      batch.count(kPilotLaunches + 2);
+      const int64_t shortest = shortest_of(group(i), first_ns);
+      if (!alive(i) || first_ns[i] > 1.25 * shortest || shortest >= 2 * j_.hot_fill_ns) continue;
+      c_.clock.reserve(kPilotLaunches + 2);
+      c_.clock.start();
+      launch(i, hot_, hot_d_, kPilotLaunches);
+      c_.clock.stop(&pilot_ns[i]);
     }
-    batch.flush();
-    int64_t fastest = INT64_MAX;
+    c_.clock.finish();
+    for (int i = 0; i < j_.candidates; ++i) {
+      const int64_t shortest = shortest_of(group(i), first_ns);
+      double launch_ns = double(shortest);
+      if (shortest < 2 * j_.hot_fill_ns) {
+        int64_t best = INT64_MAX;
+        for (int other : group(i))
+          if (alive(other) && first_ns[other] <= 1.25 * shortest) best = std::min(best, pilot_ns[other]);
+        launch_ns = double(best - c_.overhead_ns) / kPilotLaunches;
+      }
+      // a little on top, since not every sample is as long as the pilot was
+      const double wanted = (1.03 * double(j_.hot_fill_ns) - double(c_.overhead_ns)) / std::max(launch_ns, 1.0);
+      launches_[i] = std::max(1, int(std::min<double>(j_.hot_max_launches, std::ceil(wanted))));
+    }
+  }
+  // The candidates that take as many launches as this one.
+  std::vector<int> group(int candidate) const {
+    if (entry_[candidate] < 0) return {candidate};
+    std::vector<int> templates;
     for (int i = 0; i < j_.candidates; ++i)
-      if (alive(i)) fastest = std::min(fastest, std::max<int64_t>(pilot[i], 1));
-    const double launches = 1.1 * double(j_.hot_fill_ns) * kPilotLaunches / double(fastest);
-    for (int i = 0; i < j_.candidates; ++i)
-      out_.launches[i] = std::max(1, std::min(j_.hot_max_launches, int(launches) + 1));
+      if (entry_[i] >= 0) templates.push_back(i);
+    return templates;
+  }
+  int64_t shortest_of(const std::vector<int>& candidates, const std::vector<int64_t>& elapsed_ns) const {
+    int64_t shortest = INT64_MAX;
+    for (int i : candidates)
+      if (alive(i)) shortest = std::min(shortest, elapsed_ns[i]);
+    return shortest;
   }
 
-  // Candidates take turns; the output of each one's last launch is checked. Cold outputs that stay intact until then are
-  // checked after all samples, hot ones (all in one place) and large ones between samples, after the end event.
-  bool time() {
-    Batch batch(c_);
-    const int64_t slot = round_up(output_bytes_ + 2 * kGuardBytes, kAlign);
-    const bool defer = j_.cold && (j_.candidates + 1) * slot <= c_.outputs.size;
-    std::vector<Operands> last_in(j_.candidates);
-    std::vector<int32_t*> last_d(j_.candidates, nullptr);
-    for (int turn = 0; turn < j_.rounds * j_.candidates; ++turn) {
-      const int round = turn / j_.candidates, i = j_.order[turn];
-      if (!alive(i)) continue;
-      const bool last = round == j_.rounds - 1;
-      const int operations = out_.launches[i] + (last ? 10 : 2);
-      if (batch.full(operations)) batch.flush();
-      Operands in = j_.cold ? operands() : hot_;
-      int32_t* d = j_.cold ? output() : hot_d_;
-      // The place may hold the right values already: break one element a row, or the last check could not fail.
-      if (last) spoil(d);
-      batch.start();
-      for (int repeat = 0; repeat < out_.launches[i]; ++repeat) launch(i, in, d);
-      batch.stop(&out_.elapsed_ns[i * j_.rounds + round]);
-      if (last) last_in[i] = in, last_d[i] = d;
-      if (last && !defer) check_last(i, in, d);
-      batch.count(operations);
-    }
-    for (int i = 0; defer && i < j_.candidates; ++i)
-      if (alive(i)) check_last(i, last_in[i], last_d[i]);
-    batch.flush();
-    std::vector<Verdict> host(j_.candidates);
-    read_verdicts(host, j_.candidates);
-    for (int i = 0; i < j_.candidates; ++i)
-      if (alive(i) && host[i].wrong_rows) out_.outcome[i] = TA_WRONG_AFTER, out_.detail[i] = int64_t(host[i].first);
-    return !batch.expired();
-  }
   void check_last(int i, const Operands& in, int32_t* d) {
     if (j_.cold) expect(in);
-    check(d, c_.verdicts + j_.candidates + i);
+    check(d, c_.verdicts + i);
   }
 
   Context& c_;
-  const ta_job& j_;
-  const ta_results& out_;
+  const ta_job j_;
+  std::vector<int> entry_, launches_, outcome_;
+  std::vector<int64_t> detail_;
   int words_;
   int64_t output_bytes_;
   Operands hot_{};
   int32_t* hot_d_ = nullptr;
 };
+
+Context::~Context() {
+  problem.reset();
+  cudaFree(operands.base), cudaFree(outputs.base), cudaFree(weights), cudaFree(x), cudaFree(constant), cudaFree(y);
+  cudaFree(verdicts);
+  if (stream) cudaStreamDestroy(stream);
+}
+
+// Runs what may fail; -1 if it did: the device failed, and this process must not go on.
+template <class F>
+int guarded(void* context, F body) {
+  try {
+    return body(*static_cast<Context*>(context));
+  } catch (const Failure&) {
+    static_cast<Context*>(context)->clock.abandon();
+    return -1;
+  }
+}
 
 }  // namespace
 }  // namespace tilearena
@@ -391,12 +394,13 @@ int ta_gpus() {
   return -1;
 }
 
-// Sets memory aside for problems of at most operand_bytes (A and B) and output_bytes (D). Null on failure.
-void* ta_open(int ordinal, int64_t operand_bytes, int64_t output_bytes, double l2_multiple, uint64_t seed) {
+// Null on failure. All calls with the context come from the thread that opened it.
+void* ta_open(const ta_options* options) {
   if (ta_gpus() < 0) return nullptr;
   Context* context = new (std::nothrow) Context;
+  if (!context) return nullptr;
   try {
-    open(*context, ordinal, operand_bytes, output_bytes, l2_multiple, seed);
+    open(*context, *options);
     return context;
   } catch (const Failure&) {
     delete context;
@@ -407,30 +411,43 @@ void* ta_open(int ordinal, int64_t operand_bytes, int64_t output_bytes, double l
 
 void ta_close(void* context) { delete static_cast<Context*>(context); }
 
-// 0: measured; 1: measured, but a hold expired, so repeat it; -1: the device failed, and this process must not go on.
-int ta_measure(void* context, const ta_job* job, const ta_results* results) {
-  try {
-    return Measurement(*static_cast<Context*>(context), *job, *results).run() ? 0 : 1;
-  } catch (const Failure&) {
-    return -1;
-  }
+// cublasLtGetVersion, 0 where it is not loaded.
+int64_t ta_cublaslt_version(void* context) { return static_cast<Context*>(context)->cublaslt.version(); }
+
+// Proves all candidates of a problem, which the next samples are of. 0, or -1: the device failed.
+int ta_begin(void* context, const ta_job* job, const ta_proof* proof) {
+  return guarded(context, [&](Context& c) {
+    c.problem = std::make_unique<Problem>(c, *job);
+    c.problem->begin();
+    c.problem->report(*proof);
+    return 0;
+  });
 }
 
-// Elapsed time of event pairs with nothing between them, in ns.
-int ta_empty_intervals(void* context, int count, int64_t* elapsed_ns) {
-  try {
-    Batch batch(*static_cast<Context*>(context));
+// Takes a sample for each turn (an index into the job's candidates). 0; 1: a hold expired, so take them again; -1: the
+// device failed.
+int ta_sample(void* context, int turns, const int* turn, int64_t* elapsed_ns, const ta_proof* proof) {
+  return guarded(context, [&](Context& c) {
+    const bool good = c.problem->sample(turns, turn, elapsed_ns);
+    c.problem->report(*proof);
+    return good ? 0 : 1;
+  });
+}
+
+// Elapsed time in ns of event pairs with nothing between them, or with the launch of a kernel that does nothing.
+int ta_empty_intervals(void* context, int launches, int count, int64_t* elapsed_ns) {
+  return guarded(context, [&](Context& c) {
+    c.clock.reset(true);
     for (int i = 0; i < count; ++i) {
-      if (batch.full(2)) batch.flush();
-      batch.start();
-      batch.stop(&elapsed_ns[i]);
-      batch.count(2);
+      c.clock.reserve(2 + launches);
+      c.clock.start();
+      for (int repeat = 0; repeat < launches; ++repeat) do_nothing<<<1, 32, 0, c.stream>>>();
+      c.clock.stop(&elapsed_ns[i]);
     }
-    batch.flush();
+    TA_CHECK(cudaGetLastError());
+    c.clock.finish();
     return 0;
-  } catch (const Failure&) {
-    return -1;
-  }
+  });
 }
 
 }  // extern "C"

@@ -1,0 +1,37 @@
+"""The vendor's kernels beside ours: where cuBLASLt's library lies, and kernels that Python enqueues."""
+
+import ctypes.util
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+CUBLASLT = "cublaslt"
+
+#: Enqueues D = A x B so many times on a stream: (a, b, d, m, n, k, launches, stream) -> 0, or 1 where it does not serve
+#: the problem.
+External = Callable[[int, int, int, int, int, int, int, int], int]
+
+
+def find_cublaslt() -> Path | None:
+    """The shared library of cuBLASLt: of the PyPI wheels (nvidia-cublas, which torch brings), else the system's."""
+    for root in dict.fromkeys(sysconfig.get_paths()[key] for key in ("purelib", "platlib")):
+        found = sorted(Path(root).glob("nvidia/*/lib/libcublasLt.so.*"))
+        if found:
+            return found[-1]
+    name = ctypes.util.find_library("cublasLt")
+    return Path(name) if name else None
+
+
+class Guarded:
+    """Exceptions cannot cross a C frame: they become "launch failed", and the message is kept."""
+
+    def __init__(self, external: External) -> None:
+        self._external, self.message = external, ""
+
+    def __call__(self, *arguments: int) -> int:
+        """Pass the call on; 2 where it raises."""
+        try:
+            return self._external(*arguments)
+        except Exception as error:
+            self.message = (str(error).splitlines() or [type(error).__name__])[0]
+            return 2

@@ -1,0 +1,150 @@
+"""The worker: the one process that owns a GPU and measures what it is told to, see `tilearena.worker_link`.
+
+It ends, whatever its main thread is doing, when its standard input closes, as it does with the process that started it.
+"""
+
+import importlib
+import os
+import queue
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from filelock import FileLock, Timeout
+
+from tilearena.errors import MeasureError, TilearenaError
+from tilearena.race import measure_problem
+from tilearena.records import Device, Record, fingerprint
+from tilearena.runner import Runner
+from tilearena.worker_link import TOLD, Failed, Opening, Ready, Rows, Told, Trying, Waiting, Work
+
+#: How often a worker that waits for a GPU says so.
+WAIT_S = 0.5
+
+
+class Link:
+    """The worker's end. Standard input and output are its alone: others read nothing, and print to standard error."""
+
+    def __init__(self) -> None:
+        pipe, self._out = os.dup(0), os.dup(1)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        self._told: queue.SimpleQueue[Told] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, args=(pipe,), daemon=True).start()
+        self._lock: FileLock | None = None
+
+    def _listen(self, pipe: int) -> None:
+        with open(pipe, "rb") as lines:
+            for line in lines:
+                self._told.put(TOLD.validate_json(line))
+        with suppress(OSError):  # all that this worker started, a compiler say
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+
+    def told(self) -> Told:
+        """The next message, once it is there."""
+        return self._told.get()
+
+    def say(self, message: Record) -> None:
+        """Send a message."""
+        left = memoryview(message.model_dump_json().encode() + b"\n")
+        while left:
+            left = left[os.write(self._out, left) :]
+
+    def building(self, done: int, total: int, label: str) -> None:
+        """Say how far a build is."""
+        self.say(Waiting(text=f"built {done} of {total}: {label}"))
+
+    def lock(self, device: Device) -> None:
+        """Wait until no other process measures on this card of this host; it is ours until this process ends.
+
+        Raises:
+            MeasureError: the lock's file cannot be opened.
+        """
+        name = device.uuid_sha256 or fingerprint([device.product])
+        path = Path(tempfile.gettempdir()) / f"tilearena-gpu-{name}.lock"
+        self._lock = FileLock(path, mode=0o666)
+        while True:
+            try:
+                self._lock.acquire(timeout=WAIT_S)
+                return
+            except Timeout:
+                self.say(Waiting(text=f"another process measures on this {device.product}: waiting for it to end"))
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise MeasureError(f"{path}: cannot be locked ({reason}); remove it if nothing measures") from None
+
+
+def measure(link: Link, runner: Runner, work: Work) -> None:
+    """Measure all problems, or try each candidate of theirs alone."""
+    for i, (problem, which) in enumerate(zip(work.problems, work.which, strict=True)):
+        if work.alone:
+            for candidate in which:
+                link.say(Trying(problem=i, candidate=candidate))
+                measure_problem(runner, problem, work.protocol, [candidate])
+        rows = measure_problem(runner, problem, work.protocol, which) if which and not work.alone else []
+        link.say(Rows.model_construct(problem=i, rows=tuple(rows)))
+
+
+def warm_up(link: Link, runner: Runner, work: Work, seconds: float) -> None:
+    """Keep the GPU busy until its clocks have risen; what is timed meanwhile is thrown away."""
+    middle = len(work.problems) // 2
+    link.say(Trying(problem=middle, warm_up=True))
+    end = time.monotonic() + seconds
+    while work.which[middle] and time.monotonic() < end:
+        measure_problem(runner, work.problems[middle], work.protocol, work.which[middle])
+    link.say(Trying(problem=0))
+
+
+def serve(link: Link, opening: Opening) -> NoReturn:
+    """Open the runner and do what is told, until the process ends."""
+    module, function = opening.factory.split(":")
+    with getattr(importlib.import_module(module), function)(link, **opening.arguments) as runner:
+        try:
+            _serve(link, runner, opening.warm_up_s)
+        except BaseException as error:  # the GPU may have failed, so that closing the runner would fail or hang
+            _leave(link, error)
+
+
+def _serve(link: Link, runner: Runner, warm_up_s: float) -> NoReturn:
+    ready = {key: getattr(runner, key) for key in ("device", "candidates", "default", "versions")}
+    link.say(Ready(**ready, clock=runner.clock()))
+    warm = False
+    while True:
+        work = link.told()
+        assert isinstance(work, Work)
+        if not work.alone and not warm:
+            warm_up(link, runner, work, warm_up_s)
+            warm = True
+        measure(link, runner, work)
+
+
+def _leave(link: Link, error: BaseException) -> NoReturn:
+    if not isinstance(error, TilearenaError):
+        traceback.print_exception(error)
+        sys.stderr.flush()
+    message = (str(error).splitlines() or [""])[0]
+    link.say(Failed(error=type(error).__name__, message=message))
+    os._exit(1)
+
+
+def main() -> NoReturn:
+    """Serve one hand."""
+    link = Link()
+    try:
+        opening = link.told()
+        assert isinstance(opening, Opening)
+        serve(link, opening)
+    except BaseException as error:
+        _leave(link, error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""Who gets how many samples of a race, in which order, and which of them make up a time."""
+
+import numpy as np
+import pytest
+
+from tilearena import dataset
+from tilearena.dataset import Candidate
+from tilearena.errors import DeviceFailedError
+from tilearena.race import measure_problem, turns
+from tilearena.records import Problem, Protocol, Status
+from tilearena.runner import Begun, Failure
+
+PROBLEM = Problem(dtype="s8", m=7, n=64, k=128)
+COLD = Protocol(name="cold", rounds=16, seed=5)
+#: Four templates, the control of the second, and a vendor's kernel.
+ORIGINS = ("template",) * 4 + ("control", "vendor")
+DEFAULT, CONTROL, VENDOR = 1, 4, 5
+
+
+class Scripted:
+    """Gives each candidate its times one after the other, the last for ever; notes in which orders it was asked."""
+
+    device, versions, default = None, {}, DEFAULT
+    candidates = tuple(Candidate(id=str(i), origin=origin) for i, origin in enumerate(ORIGINS))
+
+    def __init__(self, times, *, begin_failures=(), sample_failures=()):
+        self._times = {i: list(t) if isinstance(t, list) else [t] for i, t in enumerate(times)}
+        self._begin_failures = dict(begin_failures)
+        self._sample_failures = list(sample_failures)
+        self.orders, self.begun = [], []
+
+    def begin(self, problem, protocol, which):
+        self.begun.append((problem, protocol, tuple(which)))
+        failures = {i: f for i, f in self._begin_failures.items() if i in which}
+        return Begun({i: 10 + i for i in which if i not in failures}, failures)
+
+    def sample(self, order):
+        self.orders.append(list(order))
+        times = [self._times[i].pop(0) if len(self._times[i]) > 1 else self._times[i][0] for i in order]
+        return times, self._sample_failures.pop(0) if self._sample_failures else {}
+
+
+def counts(rows):
+    return [len(row.elapsed_ns) for row in rows]
+
+
+def wrong(reason="row 0 of the output is wrong"):
+    return Failure(Status.WRONG_RESULT, reason)
+
+
+def race(times, which=range(6), protocol=COLD, **failures):
+    runner = Scripted(times, **failures)
+    return runner, measure_problem(runner, PROBLEM, protocol, which)
+
+
+def test_contenders_get_fresh_rounds_the_references_a_few_and_the_rest_the_screen_alone():
+    # 100 and 105 contend; 200 is the default; 300 is out; control and vendor are never screened
+    _, rows = race([100, 200, 105, 300, 200, 50])
+    assert counts(rows) == [2 + 16, 2 + 4, 2 + 16, 2, 4, 4]
+    assert all(row.status is Status.OK for row in rows)
+    assert [row.launches for row in rows] == [10, 11, 12, 13, 14, 15]
+
+
+def test_default_that_contends_gets_all_rounds_and_its_control_the_few():
+    _, rows = race([100, 104, 300, 300, 104, 500])
+    assert counts(rows) == [18, 18, 2, 2, 4, 4]
+
+
+def test_contender_without_a_rival_has_nobody_to_be_compared_with():
+    _, rows = race([100, 200, 300, 300, 200, 500])
+    assert counts(rows) == [2 + 4, 2 + 4, 2, 2, 4, 4]
+    _, rows = race([300, 100, 300, 300, 100, 500])
+    assert counts(rows) == [2, 2 + 4, 2, 2, 4, 4]
+
+
+@pytest.mark.parametrize(("time_ns", "contends"), [(109, True), (110, True), (111, False)])
+def test_tie_at_the_margin_contends(time_ns, contends):
+    _, rows = race([100, 500, time_ns, 500, 500, 500], protocol=COLD.model_copy(update={"contender_margin": 0.1}))
+    assert counts(rows)[2] == (18 if contends else 2)
+
+
+def test_contender_is_judged_by_its_smallest_screen_sample_against_the_smallest_median():
+    # medians are 100, 155: the second is far off but for its luckier sample of 110
+    _, rows = race([[90, 110, 100], [500], [110, 200, 150], [112, 112, 112], 500, 500])
+    assert counts(rows)[0] == 18
+    assert counts(rows)[2] == 18
+    assert counts(rows)[3] == 2
+
+
+def test_time_of_a_contender_is_the_median_of_its_fresh_samples_alone():
+    runner, rows = race([[10, 10, *[100] * 16], [500], [10, 10, *[90] * 16], [800], 500, 40])
+    table = dataset.rows_from(rows)
+    screens = np.array([2, 2, 2, 2, 0, 0])
+    times = dataset.median_time_ns(table, screens)
+    assert times.tolist() == [100 / 10, 500 / 11, 90 / 12, 800 / 13, 500 / 14, 40 / 15]
+    assert rows[0].elapsed_ns == (10, 10, *[100] * 16)
+    assert len(runner.orders) == 2
+
+
+def test_without_a_screen_all_candidates_are_equals():
+    protocol = COLD.model_copy(update={"screen_rounds": 0})
+    runner, rows = race([100, 200, 300, 400, 200, 900], protocol=protocol)
+    assert counts(rows) == [16] * 6
+    (order,) = runner.orders
+    # until the last four rounds and in them alike, each round has everyone once
+    rounds = np.array(order).reshape(16, 6)
+    assert (np.sort(rounds, axis=1) == np.arange(6)).all()
+
+
+def test_one_candidate_alone_gets_its_rounds():
+    once = COLD.model_copy(update={"screen_rounds": 0, "rounds": 1, "reference_rounds": 1})
+    runner, rows = race([100] * 6, which=[3], protocol=once)
+    assert counts(rows) == [1]
+    assert runner.orders == [[3]]
+    _, rows = race([100] * 6, which=[VENDOR])
+    assert counts(rows) == [4]
+
+
+def test_only_those_that_are_asked_for_take_part_and_rows_are_in_their_order():
+    runner, rows = race([100, 104, 90, 95, 104, 50], which=[VENDOR, 3, DEFAULT, 0])
+    assert [row.candidate for row in rows] == [VENDOR, 3, DEFAULT, 0]
+    assert counts(rows) == [4, 18, 18, 18]
+    assert {i for order in runner.orders for i in order} == {0, DEFAULT, 3, VENDOR}
+    assert runner.begun == [(PROBLEM, COLD, (VENDOR, 3, DEFAULT, 0))]
+
+
+def test_screen_and_each_round_of_the_final_are_permutations():
+    runner, _ = race([100, 200, 105, 107, 200, 50])
+    screen, final = runner.orders
+    assert (np.sort(np.reshape(screen, (2, 4)), axis=1) == np.arange(4)).all()
+    contended = np.reshape(final[: 12 * 3], (12, 3))
+    assert (np.sort(contended, axis=1) == [0, 2, 3]).all()
+    last = np.reshape(final[12 * 3 :], (4, 6))
+    assert (np.sort(last, axis=1) == np.arange(6)).all()
+    assert len({tuple(turn) for turn in contended.tolist()}) > 2
+    assert len({tuple(turn) for turn in last.tolist()}) == 4
+
+
+def test_order_depends_on_seed_and_shape_alone():
+    def orders(problem=PROBLEM, **change):
+        runner = Scripted([100, 200, 105, 107, 200, 50])
+        measure_problem(runner, problem, COLD.model_copy(update=change), range(6))
+        return runner.orders
+
+    assert orders() == orders() == orders(name="hot")
+    others = [orders(seed=6), *(orders(PROBLEM.model_copy(update=d)) for d in ({"m": 8}, {"n": 128}, {"k": 64}))]
+    assert all(other != orders() for other in others)
+
+
+def test_turns_put_every_candidate_first_sometimes():
+    first = turns(np.random.default_rng(0), range(10), 400).reshape(400, 10)[:, 0]
+    counted = np.bincount(first)
+    assert counted.min() > 15  # 40 expected
+    assert counted.max() < 75
+    assert turns(np.random.default_rng(0), [4, 7], 0).tolist() == []
+
+
+def test_candidate_that_fails_the_proof_is_not_timed():
+    runner, rows = race([100, 200, 105, 300, 200, 50], begin_failures={0: wrong(), VENDOR: wrong("guard word 3")})
+    assert {i for order in runner.orders for i in order} == {1, 2, 3, CONTROL}
+    assert [(row.status, row.reason, row.elapsed_ns) for row in (rows[0], rows[VENDOR])] == [
+        (Status.WRONG_RESULT, "row 0 of the output is wrong", ()),
+        (Status.WRONG_RESULT, "guard word 3", ()),
+    ]
+    # with the fastest out, the next one has no rival
+    assert counts(rows) == [0, 6, 6, 2, 4, 0]
+
+
+def test_candidate_that_fails_in_the_screen_sets_no_limit_and_runs_no_final():
+    runner, rows = race([10, 200, 105, 108, 200, 50], sample_failures=[{0: wrong()}])
+    assert 0 not in runner.orders[1]
+    assert (rows[0].status, rows[0].elapsed_ns, rows[0].launches) == (Status.WRONG_RESULT, (), 0)
+    assert counts(rows) == [0, 6, 18, 18, 4, 4]
+
+
+def test_candidate_that_fails_in_the_final_has_no_time_and_the_others_keep_theirs():
+    _, rows = race([100, 200, 105, 300, 200, 50], sample_failures=[{}, {2: wrong(), CONTROL: wrong()}])
+    assert counts(rows) == [18, 6, 0, 2, 0, 4]
+    assert [row.reason for row in rows if row.reason] == ["row 0 of the output is wrong"] * 2
+
+
+def test_problem_on_which_everything_fails_is_not_timed():
+    runner, rows = race([100] * 6, begin_failures={i: wrong() for i in range(6)})
+    assert runner.orders == []
+    assert {row.status for row in rows} == {Status.WRONG_RESULT}
+
+
+def test_templates_that_all_fail_leave_the_references_their_rounds():
+    _, rows = race([100] * 6, begin_failures={i: wrong() for i in range(4)})
+    assert counts(rows) == [0, 0, 0, 0, 4, 4]
+
+
+def test_device_that_fails_ends_the_race():
+    class Failing(Scripted):
+        def sample(self, order):
+            raise DeviceFailedError("an illegal address")
+
+    with pytest.raises(DeviceFailedError, match="an illegal address"):
+        measure_problem(Failing([100] * 6), PROBLEM, COLD, range(6))
+
+
+def test_few_rounds_are_all_with_the_references():
+    """s4 has three rounds, of which three are reference rounds."""
+    few = COLD.model_copy(update={"rounds": 3, "reference_rounds": 3})
+    runner, rows = race([100, 200, 105, 300, 200, 50], protocol=few)
+    assert counts(rows) == [5, 5, 5, 2, 3, 3]
+    assert len(runner.orders[1]) == 3 * 5

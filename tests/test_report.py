@@ -1,0 +1,49 @@
+"""What the printed tables show of a score."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tilearena.evaluate import Subject, evaluate
+from tilearena.report import score_table
+
+
+@pytest.fixture
+def printed(arena):
+    """Prints the scores of the oracle and the constant on one dtype, 140 columns wide: the lines."""
+
+    def _printed(dtype):
+        subject = Subject("lowbit-random", "paper9", dtype, "cold", "synthetic-device", "random")
+        scores = [s.score for s in evaluate(arena.root, subject, ["oracle", "constant"])]
+        output = io.StringIO()
+        Console(file=output, width=140).print(score_table(scores, "title"))
+        return scores, output.getvalue().splitlines()
+
+    return _printed
+
+
+def cells(lines, start):
+    """The cells of the line whose first cell is ``start``."""
+    rows = [[cell.strip() for cell in line.replace("┃", "│").split("│")[1:-1]] for line in lines]
+    return next(row for row in rows if row and row[0].startswith(start))
+
+
+def test_score_table_shows_the_vendor_beside_the_default(arena, printed):
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    (oracle, constant), lines = printed("s8")
+    assert max(map(len, lines)) <= 140
+    at = cells(lines, "predictor").index("vs cuBLASLt")
+    assert cells(lines, "predictor")[at - 2 : at] == ["speedup", "of best"]
+    best, plain = (s.figures["speedup_vs_cublaslt_geomean"].value for s in (oracle, constant))
+    assert plain < best
+    assert cells(lines, "lowbit-random")[at] == f"best {best:.3f}x"
+    assert (cells(lines, "oracle")[at], cells(lines, "constant")[at]) == (f"{best:.3f}x", f"{plain:.3f}x")
+    assert 0 < oracle.n_vendor < 40
+    assert any(line.split("│")[at + 1].strip() == f"on {oracle.n_vendor}" for line in lines if "│" in line)
+
+
+def test_score_table_without_a_vendor_has_dashes(printed):
+    _, lines = printed("s8")
+    at = cells(lines, "predictor").index("vs cuBLASLt")
+    assert [cells(lines, name)[at] for name in ("lowbit-random", "oracle", "constant")] == ["", "-", "-"]
