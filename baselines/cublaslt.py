@@ -29,8 +29,8 @@ class _Memory:
 class TorchIntMm:
     """Callable for ``GpuRunner(externals=...)``: D (s32) = A x B for int8 operands."""
 
-    def __init__(self) -> None:
-        """Import torch.
+    def __init__(self, ordinal: int = 0) -> None:
+        """Import torch, for the GPU with this number.
 
         Raises:
             NoGpuError: torch is missing or sees no CUDA device.
@@ -41,10 +41,11 @@ class TorchIntMm:
             raise NoGpuError("torch is not installed, so torch._int_mm cannot be timed beside the templates") from None
         if not torch.cuda.is_available():
             raise NoGpuError("torch sees no CUDA device, so torch._int_mm cannot be timed beside the templates")
-        self._torch = torch
+        self._torch, self._device = torch, f"cuda:{ordinal}"
+        self.version = str(torch.__version__)
         # hot launches use the same operands again and again; a view costs more than a launch
         self._views = lru_cache(maxsize=8)(self._new_views)
-        self._stream = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
+        self._used: int | None = None
 
     def __call__(self, a: int, b: int, d: int, m: int, n: int, k: int, launches: int, stream: int) -> int:
         """Enqueue the product ``launches`` times; 0, or 1 where ``torch._int_mm`` does not serve the shape."""
@@ -52,13 +53,20 @@ class TorchIntMm:
             return 1
         torch = self._torch
         view_a, view_b, view_d = self._views(a, b, d, m, n, k)
-        with torch.cuda.stream(self._stream(stream)):
+        self._use(stream)
+        with torch.inference_mode():
             for _ in range(launches):
                 torch._int_mm(view_a, view_b, out=view_d)
         return 0
+
+    def _use(self, stream: int) -> None:
+        """Make torch enqueue on this stream from now on: nothing else in this process uses torch."""
+        if stream != self._used:
+            self._torch.cuda.set_stream(self._torch.cuda.ExternalStream(stream, device=self._device))
+            self._used = stream
 
     def _new_views(self, a: int, b: int, d: int, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
         return self._view(a, (m, k), "|i1"), self._view(b, (n, k), "|i1").t(), self._view(d, (m, n), "<i4")
 
     def _view(self, address: int, shape: tuple[int, int], typestr: str) -> Any:
-        return self._torch.as_tensor(_Memory(address, shape, typestr), device="cuda")
+        return self._torch.as_tensor(_Memory(address, shape, typestr), device=self._device)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from tilearena import cli_gpu, cli_measure, cli_score
+from tilearena import __version__, cli_gpu, cli_measure, cli_score
 from tilearena.cli_options import Json, Root, console, print_json
 from tilearena.errors import Interrupted, PredictorError, TilearenaError, one_line
 from tilearena.leaderboard import serve
@@ -25,7 +25,24 @@ ABOUT = (
 #: 128 + SIGINT, as a shell reports it.
 INTERRUPTED = 130
 
-app = typer.Typer(help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"tilearena {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=ABOUT)
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command()(cli_gpu.devices)
 app.command()(cli_gpu.doctor)
 app.command()(cli_gpu.build)

@@ -43,8 +43,8 @@ class Where:
             SpecError: the options contradict each other. NoGpuError, MeasureError: there are no such GPUs.
         """
         if self.scheduler is not None:
-            if self.workers > 1 or self.ordinal or self.sms is not None:
-                raise SpecError("--scheduler takes its workers' GPUs; leave --workers, --gpu and --sms out")
+            if self.workers > 1 or self.ordinal:
+                raise SpecError("--scheduler takes its workers' GPUs; leave --workers and --gpu out")
             return None
         if self.workers > 1:
             if self.ordinal:
@@ -125,7 +125,8 @@ def _hands(where: Where, device: Device | None, session: Session) -> Iterator[Se
         # distributed is an extra
         from tilearena.cluster import connect
 
-        with connect(where.scheduler, opening(session, torch=where.torch), notice=_notice) as hands:
+        how = opening(session, sms=where.sms, torch=where.torch)
+        with connect(where.scheduler, how, notice=_notice) as hands:
             yield hands
         return
     assert device is not None

@@ -39,7 +39,7 @@ class Crew:
     ) -> None:
         """Get ready to measure ``orders``, not empty, and each hand ``anchors`` under the first one's protocol."""
         self.measured: list[Measured] = []
-        self.anchors = [Anchors(session=session, card=hand.device.uuid_sha256) for hand in hands]
+        self.anchors = [Anchors(session=session, card=hand.device.uuid_sha256, clock=hand.clock) for hand in hands]
         self.error: Exception | None = None
         self.lost: list[HandLostError] = []
         self.changed, self._stop = threading.Event(), threading.Event()

@@ -29,7 +29,9 @@ class Case:
         problems: of the batch.
         which: candidates of each problem.
         failed: why a candidate is not launched, by problem.
+        attempt: how often it was begun.
         rows: of the problems that are finished, which are the first ones.
+        retakes: of these problems.
         at: what is running, as far as it is known.
         suspect: the problem to examine next.
         doubted: the candidate that was running alone when a ``kill`` may have ended the worker.
@@ -39,11 +41,18 @@ class Case:
     problems: tuple[Problem, ...]
     which: tuple[tuple[int, ...], ...]
     failed: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    attempt: int = 0
     rows: list[tuple[Measurement, ...]] = field(default_factory=list)
+    retakes: int = 0
     at: Trying | None = None
     suspect: int | None = None
     doubted: Trying | None = None
     fruitless: Counter[int] = field(default_factory=Counter)
+
+    def begin(self) -> None:
+        """Measure all problems, again."""
+        self.attempt += 1
+        self.rows, self.retakes = [], 0
 
     @property
     def whole(self) -> bool:
@@ -54,8 +63,9 @@ class Case:
         """The candidates of problem ``i`` that are launched."""
         return tuple(c for c in self.which[i] if c not in self.failed[i] and c not in barred)
 
-    def finish(self, rows: tuple[Measurement, ...]) -> None:
+    def finish(self, rows: tuple[Measurement, ...], retakes: int = 0) -> None:
         """Add the rows of the next problem, and those of its candidates that were not launched."""
+        self.retakes += retakes
         i = len(self.rows)
         found = {row.candidate: row for row in rows}
         self.rows.append(tuple(found.get(c) or self._failed_row(i, c) for c in self.which[i]))

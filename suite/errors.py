@@ -41,6 +41,10 @@ class DeviceFailedError(MeasureError):
     """The GPU failed under a kernel (an illegal address, say); this process can measure nothing more."""
 
 
+class OverloadedError(MeasureError):
+    """Launching took too long again and again: the host is overloaded."""
+
+
 class Interrupted(TilearenaError):  # noqa: N818 - it is no mistake
     """The user ended a measurement (Ctrl-C); the message says what is kept and how to go on."""
 

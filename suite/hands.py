@@ -30,13 +30,18 @@ class Order:
 
 @dataclass(frozen=True)
 class Finished:
-    """Rows of the first ``n_problems`` of a batch, one for each candidate that was asked for, in order."""
+    """Rows of the first ``n_problems`` of a batch, one for each candidate that was asked for, in order.
+
+    ``seconds`` are of all ``attempts``; the telemetry and ``retakes``, as in `tilearena.provenance.Batch`, are of the
+    one that the rows are of.
+    """
 
     rows: list[Measurement]
     n_problems: int
     seconds: float
     telemetry: Telemetry
     attempts: int = 1
+    retakes: int = 0
     slowed: bool = False
 
 

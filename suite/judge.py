@@ -12,9 +12,7 @@ from tilearena.score import Key, Score, score
 from tilearena.space import Space
 from tilearena.spec import Workload, load_space, load_workload, space_names, workload_names
 from tilearena.splits import groups_for, train_spec_for
-
-#: Id of the vendor's candidate that speedups are over: the first answer of cuBLASLt's heuristic, called directly.
-CUBLASLT = "cublaslt"
+from tilearena.vendor import CUBLASLT
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,8 @@ class Sources:
         """Read them below ``root``.
 
         Raises:
-            RecordingError: one is missing, damaged, or of something else than its path says.
+            RecordingError: one is missing, damaged, or of something else than its path says, or the repeat is of other
+                kernels than the recording.
             SpecError: the split does not suit the spec.
         """
 
@@ -40,8 +39,11 @@ class Sources:
         test = _read(root, at(key.spec))
         train_spec = train_spec_for(key.split, key.spec)
         train = test if train_spec == key.spec else _read(root, at(train_spec))
-        repeat = at(key.spec, repeat=True)
-        return cls(test, train, _read(root, repeat, repeat=True) if repeat.exists() else None)
+        path = at(key.spec, repeat=True)
+        repeat = _read(root, path, repeat=True) if path.exists() else None
+        if repeat is not None:
+            _require_same_kernels(path, test.header, repeat.header)
+        return cls(test, train, repeat)
 
     def require(self, workload: Workload | None = None, space: Space | None = None) -> None:
         """Refuse recordings of something else than their names mean now.
@@ -72,6 +74,24 @@ def _read(root: Path, path: Path, *, repeat: bool = False) -> Recording:
     if place != path:
         raise RecordingError(f"{path}: by its content it belongs in {place}; move it there")
     return recording
+
+
+def _require_same_kernels(path: Path, header: Header, repeat: Header) -> None:
+    """Other candidates would take other turns, and another compiler makes other kernels: no ceiling of the same."""
+    mine, other = _kernels(header), _kernels(repeat)
+    for what in mine:
+        if names := sorted({name for name, _ in mine[what] ^ other[what]}):
+            raise RecordingError(
+                f"{path}: the repeat has other {what} than the recording ({', '.join(names)}): record it again with "
+                "the same options and tools"
+            )
+
+
+def _kernels(header: Header) -> dict[str, set[tuple[str, str]]]:
+    return {
+        "candidates": {(candidate.id, candidate.model_dump_json()) for candidate in header.candidates},
+        "versions": {(tool, version) for tool, version in header.versions.items() if tool != "tilearena"},
+    }
 
 
 def _shipped_workload(name: str) -> Workload | None:

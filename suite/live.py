@@ -86,12 +86,12 @@ def open_runner(
     )
 
 
-def torch_kernels(device: Device, dtype: Dtype) -> list[tuple[str, External]]:
+def torch_kernels(device: Device, dtype: Dtype, ordinal: int = 0) -> list[tuple[str, TorchIntMm]]:
     """``torch._int_mm`` where torch is installed and serves ``device``: it would leave a partition of the SMs."""
     if dtype != "s8" or device.sm_total:
         return []
     try:
-        return [(TORCH, TorchIntMm())]
+        return [(TORCH, TorchIntMm(ordinal))]
     except NoGpuError:
         return []
 
@@ -119,7 +119,8 @@ def open_for_worker(
     found = TypeAdapter(list[Problem]).validate_python(problems)
     first, device = found[0], pick_device(ordinal, sms)
     link.lock(device)
-    return open_runner(
+    kernels = torch_kernels(device, first.dtype, ordinal) if torch else []
+    runner = open_runner(
         device,
         Space.model_validate(space),
         first.dtype,
@@ -127,6 +128,9 @@ def open_for_worker(
         found,
         seed=seed,
         ordinal=ordinal,
-        externals=torch_kernels(device, first.dtype) if torch else (),
+        externals=kernels,
         progress=link.building,
     )
+    if kernels:
+        runner.versions["torch"] = kernels[0][1].version
+    return runner

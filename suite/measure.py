@@ -10,7 +10,7 @@ from tilearena import __version__, dataset
 from tilearena.anchors import anchor_problems
 from tilearena.crew import Crew, Measured
 from tilearena.dataset import Header, Recording
-from tilearena.errors import Interrupted, MeasureError, TilearenaError
+from tilearena.errors import Interrupted, MeasureError, RecordingError, TilearenaError
 from tilearena.hands import Hand, Order
 from tilearena.noise import noise_floor, spread
 from tilearena.parts import Parts
@@ -21,8 +21,8 @@ from tilearena.space import Space, support
 from tilearena.spec import Workload
 from tilearena.worker_link import Opening
 
-#: Problems that a hand measures in one go: a second or so on a fast GPU. Batches become smaller towards the end, so that
-#: several hands finish at about the same time.
+#: Problems that a hand measures in one go: a second or so on a fast GPU. Batches become smaller towards the end, so
+#: that several hands finish at about the same time.
 BATCH_PROBLEMS, SMALLEST_BATCH = 250, 50
 
 Progress = Callable[[int, int, str], None]
@@ -135,6 +135,9 @@ def record(
             if not resume:
                 parts.discard()
             header = parts.header()
+            if header.started_at == _started_at(path):  # it ended before it could remove them
+                parts.discard()
+                header = parts.header()
             done = parts.done()
             todo = [p for p in session.problems if (p.m, p.n, p.k) not in done]
             if todo:
@@ -146,6 +149,14 @@ def record(
             raise MeasureError(
                 f"{error.filename or path}: {error.strerror or error}; put that right: {_kept(parts, session)}"
             ) from None
+
+
+def _started_at(path: Path) -> str | None:
+    """When the recording that lies there began; None without a readable one."""
+    try:
+        return dataset.read(path).header.started_at
+    except RecordingError:
+        return None
 
 
 def _kept(parts: Parts, session: Session) -> str:
@@ -193,10 +204,12 @@ class _Sweep:
                 crew.changed.clear()
                 self._write()
                 self._progress(self._before + crew.n_done, len(self._session.problems), self._session.workload.name)
-        finally:  # a second Ctrl-C ends the waiting
-            crew.halt()
-            crew.join()
-            self._write()
+        finally:
+            try:
+                crew.halt()
+                crew.join()
+            finally:  # a second Ctrl-C ends the waiting
+                self._write()
         if crew.error is not None and not isinstance(crew.error, TilearenaError):
             raise crew.error
         reason = crew.error or (crew.lost[-1] if crew.lost else None)
@@ -224,6 +237,7 @@ class _Sweep:
             started_at_s=measured.started_at_s,
             seconds=finished.seconds,
             attempts=finished.attempts,
+            retakes=finished.retakes,
             slowed=finished.slowed,
             noise_floor=noise_floor(recording),
             spread=spread(recording),

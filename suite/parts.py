@@ -129,13 +129,14 @@ class Parts:
         return Collected(rows, tuple(batch for _, batch in parts), anchors)
 
     def discard(self) -> None:
-        """Forget all parts."""
+        """Forget all parts; the header, which tells whose they are, last."""
         for file in [*self._files(), *self._anchors(), self.folder / "header.json"]:
             file.unlink(missing_ok=True)
         self._first = self._first_anchors = 0
 
     def remove(self) -> None:
         """Remove the folder, the recording being written."""
+        self.discard()
         shutil.rmtree(self.folder)
 
     def _files(self) -> list[Path]:

@@ -52,8 +52,9 @@ class Batch(Record):
         host: 16 hex digits that tell hosts apart without naming them.
         n_problems: how many; the batches of a recording follow each other in the order of its rows.
         started_at_s: Unix time.
-        seconds: host time, proof included.
+        seconds: host time, proof and attempts that were repeated included.
         attempts: 1, or more where a thermal or hardware slowdown made it repeat.
+        retakes: how often samples were taken again, since the stream could not be held for as long as they needed.
         slowed: whether the last attempt, too, saw such a slowdown.
         noise_floor: as the recording's, of this batch alone.
         spread: median over rows of (largest - smallest) / median of the samples that its time is the median of.
@@ -66,6 +67,7 @@ class Batch(Record):
     started_at_s: float
     seconds: float
     attempts: int = 1
+    retakes: int = 0
     slowed: bool = False
     noise_floor: Share | None = None
     spread: Share | None = None
@@ -76,10 +78,12 @@ class Anchors(Record):
     """Times of the fixed anchor problems on one card in one session: default template, at the start, middle and end.
 
     A tuple is empty where the session ended before. A time is 0 where an anchor failed or does not fit the card.
+    ``clock`` is of the hand that took them, and so of its batches in that session.
     """
 
     session: str
     card: str | None
+    clock: Clock | None = None
     start_ns: tuple[int, ...] = ()
     middle_ns: tuple[int, ...] = ()
     end_ns: tuple[int, ...] = ()

@@ -4,8 +4,9 @@ The screen gives every template a few samples. Those that may still be the faste
 their smallest screen sample is at most ``1 + contender_margin`` times the smallest screen median. The final gives each
 contender ``rounds`` fresh samples, and these alone make up its time, so that no lucky sample of the screen decides (no
 winner's curse). The default template, its control and the vendor's kernels take part in the last ``reference_rounds``
-rounds of the final in any case, and a contender without a rival in these alone. All samples are kept. In each round the
-candidates take turns in another shuffled order, so that a drift of clocks meets all of them alike.
+rounds of the final in any case, and a contender without a rival in these alone. Should the contenders all turn out
+slower than another template was in the screen, that one joins them in a second and last final. All samples are kept. In
+each round the candidates take turns in another shuffled order, so that a drift of clocks meets all of them alike.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,10 @@ def measure_problem(runner: Runner, problem: Problem, protocol: Protocol, which:
     """
     race = Race(runner, problem, protocol, which)
     race.screen()
-    race.final()
+    contenders = race.contenders()
+    race.final(contenders)
+    if late := race.latecomers(contenders):
+        race.final(sorted([*contenders, *late]))
     return race.rows()
 
 
@@ -38,31 +42,37 @@ class Race:
         self._rng = np.random.default_rng([protocol.seed, problem.m, problem.n, problem.k])
         begun = runner.begin(problem, protocol, which)
         self._launches, self._failures = begun.launches, dict(begun.failures)
-        self._samples: dict[int, list[int]] = {i: [] for i in which}
+        self._screen: dict[int, list[int]] = {}
+        self._fresh: dict[int, list[int]] = {i: [] for i in which}
 
     def screen(self) -> None:
         """A few samples of every template."""
-        rounds = self._protocol.screen_rounds
         templates = [i for i in self._alive() if self._runner.candidates[i].origin == "template"]
-        self._sample([turns(self._rng, templates, rounds)])
+        self._screen = {i: [] for i in templates}
+        self._sample(turns(self._rng, templates, self._protocol.screen_rounds), self._screen)
 
     def contenders(self) -> list[int]:
         """Templates that the screen does not tell from the fastest; without a screen all candidates."""
-        screened = {i: self._samples[i] for i in self._alive() if self._samples[i]}
-        if not screened:
-            return self._alive() if not self._protocol.screen_rounds else []
-        limit = (1 + self._protocol.contender_margin) * min(median(samples) for samples in screened.values())
+        if not self._protocol.screen_rounds:
+            return self._alive()
+        screened = {i: samples for i, samples in self._screen.items() if i not in self._failures}
+        shortest = min((median(samples) for samples in screened.values()), default=0)
+        limit = (1 + self._protocol.contender_margin) * shortest
         return [i for i, samples in screened.items() if min(samples) <= limit]
 
-    def final(self) -> None:
+    def final(self, contenders: Sequence[int]) -> None:
         """Fresh samples of the contenders, and of the default, its control and the vendor's kernels."""
-        contenders = self.contenders()
-        also = set(contenders) | {i for i in self._alive() if self._is_reference(i)}
-        both = [i for i in self._which if i in also]
         last = self._protocol.reference_rounds
         contested = len(contenders) > 1 or not self._protocol.screen_rounds
-        first = turns(self._rng, contenders, self._protocol.rounds - last if contested else 0)
-        self._sample([first, turns(self._rng, both, last)])
+        alone = turns(self._rng, contenders, self._protocol.rounds - last if contested else 0)
+        both = [i for i in self._alive() if i in contenders or self._is_reference(i)]
+        self._sample(np.concatenate([alone, turns(self._rng, both, last)]), self._fresh)
+
+    def latecomers(self, contenders: Sequence[int]) -> list[int]:
+        """Other templates whose screen was faster than every contender's final."""
+        finals = [median(self._fresh[i]) for i in contenders if i not in self._failures]
+        others = [i for i in self._screen if i not in contenders and i not in self._failures]
+        return [i for i in others if self._screen[i] and finals and median(self._screen[i]) < min(finals)]
 
     def rows(self) -> list[Measurement]:
         """What came of it."""
@@ -74,22 +84,23 @@ class Race:
     def _is_reference(self, candidate: int) -> bool:
         return candidate == self._runner.default or self._runner.candidates[candidate].origin != "template"
 
-    def _sample(self, parts: Sequence[Ints]) -> None:
-        order = np.concatenate(parts).tolist()
-        if not order:
+    def _sample(self, order: Ints, samples: dict[int, list[int]]) -> None:
+        if not len(order):
             return
-        elapsed_ns, failures = self._runner.sample(order)
+        elapsed_ns, failures = self._runner.sample(order.tolist())
         self._failures |= failures
-        for candidate, time_ns in zip(order, elapsed_ns, strict=True):
-            self._samples[candidate].append(time_ns)
+        for candidate, time_ns in zip(order.tolist(), elapsed_ns, strict=True):
+            samples[candidate].append(time_ns)
 
     def _row(self, candidate: int) -> Measurement:
         shape = {"m": self._problem.m, "n": self._problem.n, "k": self._problem.k, "candidate": candidate}
         failure: Failure | None = self._failures.get(candidate)
         if failure is not None:
             return Measurement.model_validate(shape | {"status": failure.status, "reason": failure.reason})
-        times = {"status": "ok", "elapsed_ns": tuple(self._samples[candidate]), "launches": self._launches[candidate]}
-        return Measurement.model_validate(shape | times)
+        samples = (*self._screen.get(candidate, ()), *self._fresh[candidate])
+        return Measurement.model_validate(
+            shape | {"status": "ok", "elapsed_ns": samples, "launches": self._launches[candidate]}
+        )
 
 
 def turns(rng: np.random.Generator, candidates: Sequence[int], rounds: int) -> Ints:

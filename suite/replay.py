@@ -19,6 +19,7 @@ class ReplayRunner:
         self.candidates = recording.header.candidates
         self.default = recording.header.default
         self.versions = dict(recording.header.versions)
+        self.retakes = 0
         self._clock = recording.header.clock
         self._protocol = recording.header.protocol
         self._screens = recording.header.screens.tolist()

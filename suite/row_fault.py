@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, BitOp, Dtype, Protocol, Status, Template
 
-#: The most samples that a row can have: 64 of the screen and 64 fresh ones, see `tilearena.records.Protocol`.
-MAX_SAMPLES = 128
+#: The most samples that a row can have: 64 of the screen and 64 of each final, see `tilearena.records.Protocol`.
+MAX_SAMPLES = 192
 
 
 def candidate_fault(
@@ -29,14 +29,15 @@ def candidate_fault(
 
 def sample_counts(protocol: Protocol, origins: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Which numbers of samples (columns, 0 to `MAX_SAMPLES` + 1) rows of a candidate may have, see `tilearena.race`."""
-    screen, rounds = protocol.screen_rounds, protocol.rounds
-    reference = protocol.reference_rounds if screen else rounds
+    screen, rounds, reference = protocol.screen_rounds, protocol.rounds, protocol.reference_rounds
+    one_final = [reference, rounds] if screen else [rounds]
+    two_finals = {0, *one_final, *(a + b for a in one_final for b in one_final)} if screen else set(one_final)
     allowed = np.zeros((len(origins), MAX_SAMPLES + 2), dtype=np.bool_)
     for i, origin in enumerate(origins):
         if origin == "template":
-            allowed[i, [screen, screen + reference, screen + rounds] if screen else [rounds]] = True
+            allowed[i, [screen + fresh for fresh in two_finals]] = True
         else:
-            allowed[i, reference] = True
+            allowed[i, [reference, 2 * reference] if screen else [rounds]] = True
     return allowed
 
 

@@ -12,7 +12,7 @@ from tilearena import abi, space
 from tilearena.abi import pointer
 from tilearena.build import Library
 from tilearena.dataset import Candidate, Ints
-from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError
+from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError, OverloadedError
 from tilearena.provenance import Clock
 from tilearena.records import BITS, Device, Problem, Status, Template, fingerprint
 from tilearena.records import Protocol as TimingProtocol
@@ -47,6 +47,8 @@ class Runner(Protocol):
     candidates: tuple[Candidate, ...]
     default: int
     versions: dict[str, str]
+    #: Calls of `sample` that were taken again, since a hold of the stream had expired.
+    retakes: int
 
     def clock(self) -> Clock | None:
         """Empty interval and resolution of the events; None if unknown."""
@@ -122,8 +124,8 @@ class GpuRunner:
         self._lib = abi.load_library(path)
         if self._lib.ta_gpus() < 0:
             raise NoGpuError(self._message())
-        self.device, self.default = device, default
-        self.versions = dict(library.versions)
+        self.device, self.default, self.retakes = device, default, 0
+        self.versions = dict(library.versions) | {"kernels": library.sources}
         self._failures = {failure.id: failure.reason for failure in library.failures}
         entries = {self._lib.ta_id(i).decode(): i for i in range(self._lib.ta_count())}
         control = Candidate(id=f"{templates[default].id}#control", origin="control", template=templates[default])
@@ -144,12 +146,12 @@ class GpuRunner:
     def _open(
         self, problems: Sequence[Problem], seed: int, l2_multiple: float, ordinal: int, cublaslt: Path | None
     ) -> None:
-        fitting = [p for p in problems if space.memory_needed(p) <= self.device.memory_bytes]
+        self._operand_bytes, self._output_bytes = _room(problems, self.device.memory_bytes)
         options = abi.Options(
             ordinal=ordinal,
             sm_count=self.device.sm_count if self.device.sm_total else 0,
-            operand_bytes=max((p.operand_bytes for p in fitting), default=0),
-            output_bytes=max((p.output_bytes for p in fitting), default=0),
+            operand_bytes=self._operand_bytes,
+            output_bytes=self._output_bytes,
             l2_multiple=l2_multiple,
             seed=seed,
             cublaslt=str(cublaslt).encode() if cublaslt else None,
@@ -181,9 +183,13 @@ class GpuRunner:
 
     def _empty_intervals(self, launches: int, count: int) -> Ints:
         out = np.zeros(count, dtype=np.int64)
-        if self._lib.ta_empty_intervals(self._context, launches, count, pointer(out, ctypes.c_int64)):
-            raise MeasureError(f"the GPU failed: {self._message()}")
-        return out
+        for _ in range(ATTEMPTS):
+            code = self._lib.ta_empty_intervals(self._context, launches, count, pointer(out, ctypes.c_int64))
+            if code < 0:
+                raise DeviceFailedError(f"the GPU failed: {self._message()}")
+            if code == 0:
+                return out
+        raise OverloadedError(f"launching took longer than 0.5 s {ATTEMPTS} times; is the machine overloaded?")
 
     def begin(
         self, problem: Problem, protocol: TimingProtocol, which: Sequence[int], *, launches: int = 0, held: bool = True
@@ -230,13 +236,14 @@ class GpuRunner:
 
         Raises:
             DeviceFailedError: an illegal address, say; nothing more can run in this process.
-            MeasureError: the hold expired every time.
+            OverloadedError: the hold expired every time.
         """
         position = {candidate: p for p, candidate in enumerate(self._which)}
         turns = np.array([position[i] for i in order], dtype=np.int32)
         elapsed_ns = np.zeros(len(turns), dtype=np.int64)
         proof = abi.Proof.of(len(self._which))
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
+            self.retakes += attempt > 0
             if not self._check(
                 self._lib.ta_sample(
                     self._context,
@@ -247,7 +254,7 @@ class GpuRunner:
                 )
             ):
                 return elapsed_ns.tolist(), self._wrong(proof)
-        raise MeasureError(
+        raise OverloadedError(
             f"launching took longer than 0.5 s {ATTEMPTS} times at {self._problem!r}; is the machine overloaded?"
         )
 
@@ -259,16 +266,17 @@ class GpuRunner:
 
     def _refusal(self, problem: Problem, candidate: int) -> Failure | None:
         template = self.candidates[candidate].template
-        if template is None:
+        if template is not None:
+            if template.id in self._failures:
+                return Failure(Status.BUILD_FAILED, self._failures[template.id])
+            if self._entry[candidate] is None:
+                return Failure(Status.BUILD_FAILED, "the kernel library does not hold this template")
+            if reason := space.rejection(problem, template, self.device):
+                return Failure(Status.INFEASIBLE, reason)
+        if problem.operand_bytes > self._operand_bytes or problem.output_bytes > self._output_bytes:
             needed = space.memory_needed(problem)
-            fits = needed <= self.device.memory_bytes
-            return None if fits else Failure(Status.INFEASIBLE, f"needs {needed} bytes of device memory")
-        if template.id in self._failures:
-            return Failure(Status.BUILD_FAILED, self._failures[template.id])
-        if self._entry[candidate] is None:
-            return Failure(Status.BUILD_FAILED, "the kernel library does not hold this template")
-        reason = space.rejection(problem, template, self.device)
-        return Failure(Status.INFEASIBLE, reason) if reason else None
+            return Failure(Status.INFEASIBLE, f"needs {needed} bytes of device memory beside the other problems")
+        return None
 
     def _wrong(self, proof: abi.Proof) -> dict[int, Failure]:
         found = {}
@@ -282,3 +290,14 @@ class GpuRunner:
                     reason = f"cuBLASLt's call failed (status {detail})"
                 found[i] = Failure(status, reason)
         return found
+
+
+def _room(problems: Sequence[Problem], memory_bytes: int) -> tuple[int, int]:
+    """Bytes of operands and of outputs to set aside: of the largest problems that fit together, largest out first."""
+    left = sorted(problems, key=space.memory_needed)
+    while left:
+        operands, outputs = max(p.operand_bytes for p in left), max(p.output_bytes for p in left)
+        if 2 * (operands + outputs) + space.POOL_BYTES <= memory_bytes:
+            return operands, outputs
+        left.pop()
+    return 0, 0

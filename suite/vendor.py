@@ -5,6 +5,7 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
+#: Id of the vendor's candidate that speedups are over: the first answer of cuBLASLt's heuristic, called directly.
 CUBLASLT = "cublaslt"
 
 #: Enqueues D = A x B so many times on a stream: (a, b, d, m, n, k, launches, stream) -> 0, or 1 where it does not serve

@@ -8,7 +8,6 @@ import os
 import queue
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -16,16 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from tilearena.errors import MeasureError, TilearenaError
+from tilearena import card_lock
+from tilearena.errors import TilearenaError
 from tilearena.race import measure_problem
-from tilearena.records import Device, Record, fingerprint
+from tilearena.records import Device, Record
 from tilearena.runner import Runner
 from tilearena.worker_link import TOLD, Failed, Opening, Ready, Rows, Told, Trying, Waiting, Work
-
-#: How often a worker that waits for a GPU says so.
-WAIT_S = 0.5
 
 
 class Link:
@@ -62,24 +59,13 @@ class Link:
         """Say how far a build is."""
         self.say(Waiting(text=f"built {done} of {total}: {label}"))
 
-    def lock(self, device: Device) -> None:
+    def lock(self, device: Device, folder: Path = card_lock.FOLDER) -> None:
         """Wait until no other process measures on this card of this host; it is ours until this process ends.
 
         Raises:
             MeasureError: the lock's file cannot be opened.
         """
-        name = device.uuid_sha256 or fingerprint([device.product])
-        path = Path(tempfile.gettempdir()) / f"tilearena-gpu-{name}.lock"
-        self._lock = FileLock(path, mode=0o666)
-        while True:
-            try:
-                self._lock.acquire(timeout=WAIT_S)
-                return
-            except Timeout:
-                self.say(Waiting(text=f"another process measures on this {device.product}: waiting for it to end"))
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise MeasureError(f"{path}: cannot be locked ({reason}); remove it if nothing measures") from None
+        self._lock = card_lock.take(device, lambda text: self.say(Waiting(text=text)), folder)
 
 
 def measure(link: Link, runner: Runner, work: Work) -> None:
@@ -89,8 +75,9 @@ def measure(link: Link, runner: Runner, work: Work) -> None:
             for candidate in which:
                 link.say(Trying(problem=i, candidate=candidate))
                 measure_problem(runner, problem, work.protocol, [candidate])
+        before = runner.retakes
         rows = measure_problem(runner, problem, work.protocol, which) if which and not work.alone else []
-        link.say(Rows.model_construct(problem=i, rows=tuple(rows)))
+        link.say(Rows.model_construct(problem=i, rows=tuple(rows), retakes=runner.retakes - before))
 
 
 def warm_up(link: Link, runner: Runner, work: Work, seconds: float) -> None:

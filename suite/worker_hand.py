@@ -10,12 +10,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from tilearena.culprit import FAULTS, Case, Trouble
 from tilearena.device import Reading, Sensors, summarise
-from tilearena.errors import Interrupted, MeasureError, TilearenaError
+from tilearena.errors import Interrupted, MeasureError, OverloadedError, TilearenaError
 from tilearena.hands import Done, Finished, HandLostError, Order
 from tilearena.records import Status, fingerprint
 from tilearena.worker_link import (
@@ -131,19 +132,20 @@ class WorkerHand:
         """See `tilearena.hands.Hand.measure`. ``seconds`` leaves the warm-up out.
 
         Raises:
-            HandLostError: worker after worker failed, with nothing timed in between.
+            HandLostError: the host is overloaded, or worker after worker failed, with nothing timed in between.
             MeasureError: the worker has a bug.
         """
         which = order.which or (tuple(range(len(self.candidates))),) * len(order.problems)
         case = Case(order.problems, which)
         best: Finished | None = None
+        self._started = time.monotonic()
         try:
-            for attempt in range(1, ATTEMPTS + 1):
-                finished = self._attempt(case, order, attempt, stop, done)
+            while True:
+                finished = self._attempt(case, order, stop, done)
                 if best is not None and finished.n_problems < best.n_problems:
-                    return best
+                    return replace(best, seconds=finished.seconds)
                 best = finished
-                if not finished.slowed or attempt == ATTEMPTS:
+                if not finished.slowed or case.attempt == ATTEMPTS:
                     break
                 self._notice("the GPU was slowed down by heat or its hardware: the batch is measured again")
                 if stop.wait(self._cool_s):
@@ -151,13 +153,11 @@ class WorkerHand:
         except BaseException:
             self.close()
             raise
-        assert best is not None
         return best
 
-    def _attempt(self, case: Case, order: Order, attempt: int, stop: threading.Event, done: Done) -> Finished:
-        case.rows = []
+    def _attempt(self, case: Case, order: Order, stop: threading.Event, done: Done) -> Finished:
+        case.begin()
         self._sampler.restart()
-        self._started = time.monotonic()
         while not case.whole and not stop.is_set():
             try:
                 self._ensure_open(stop)
@@ -173,7 +173,7 @@ class WorkerHand:
         telemetry = summarise(self._sampler.readings)
         rows = [row for of_problem in case.rows for row in of_problem]
         slowed = bool(telemetry.throttle_reasons & SLOWED)
-        return Finished(rows, len(case.rows), seconds, telemetry, attempt, slowed)
+        return Finished(rows, len(case.rows), seconds, telemetry, case.attempt, case.retakes, slowed)
 
     def _go_on(self, case: Case, order: Order, stop: threading.Event, done: Done) -> None:
         first = len(case.rows)
@@ -182,10 +182,10 @@ class WorkerHand:
         for said in self._work(Work(problems=case.problems[first:], protocol=order.protocol, which=which), stop):
             if isinstance(said, Trying):
                 case.at = Trying(problem=first + said.problem)
-                if not case.rows and not said.warm_up:
+                if case.attempt == 1 and not case.rows and not said.warm_up:
                     self._started = time.monotonic()
             elif isinstance(said, Rows):
-                case.finish(said.rows)
+                case.finish(said.rows, said.retakes)
                 case.at = Trying(problem=first + said.problem + 1)
                 if any(row.status is Status.OK for row in said.rows):
                     self._troubles = 0
@@ -262,6 +262,8 @@ class WorkerHand:
         for said in self._messages(self._process, self._patience_s, stop):
             if isinstance(said, Failed):
                 error = said.exception()
+                if isinstance(error, OverloadedError):  # no candidate's fault, and the next one would meet it, too
+                    raise HandLostError(f"{self.device.product} is given up: {error}")
                 if said.error in ("DeviceFailedError", "MeasureError"):
                     raise Trouble(str(error))
                 raise error

@@ -5,6 +5,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -72,11 +73,15 @@ class Trying(Record):
 
 
 class Rows(Record):
-    """A problem is done: one row for each of its candidates, none where they were tried alone."""
+    """A problem is done: one row for each of its candidates, none where they were tried alone.
+
+    ``retakes``: how often samples of it were taken again, see `tilearena.runner.Runner`.
+    """
 
     kind: Literal["rows"] = "rows"
     problem: int
     rows: tuple[Measurement, ...]
+    retakes: int = 0
 
 
 class Failed(Record):
@@ -137,9 +142,16 @@ class WorkerProcess:
         return self._process.pid
 
     def tell(self, message: Opening | Work) -> None:
-        """Send a message; where the worker has died, `hear` says so."""
-        left = memoryview(message.model_dump_json().encode() + b"\n")
-        with suppress(BrokenPipeError):
+        """Send a message, when it has dealt with the one before; whether it takes it, or has died, `hear` shows.
+
+        In a thread, since a worker that is stopped would keep us waiting once the pipe is full.
+        """
+        line = message.model_dump_json().encode() + b"\n"
+        self._telling = threading.Thread(target=self._write, args=(memoryview(line),), daemon=True)
+        self._telling.start()
+
+    def _write(self, left: memoryview) -> None:
+        with suppress(OSError, ValueError):  # it has died, or is closed
             while left:
                 left = left[self._stdin.write(left) :]
 
@@ -163,6 +175,7 @@ class WorkerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_S)
+        self._telling.join(KILL_S)
         self._selector.close()
         self._stdin.close()
         self._stdout.close()

@@ -19,6 +19,7 @@ from tilearena import dataset, live
 from tilearena.dataset import Floats
 from tilearena.race import measure_problem
 from tilearena.records import PROTOCOLS, Problem, ProtocolName
+from tilearena.rows import median_time_ns
 from tilearena.runner import GpuRunner
 from tilearena.spec import load_space, load_workload
 
@@ -65,7 +66,7 @@ def our_pass(name: ProtocolName, seed: int) -> Pass:
             rows += measure_problem(runner, problem, protocol, which)
             progress(name, p, len(problems))
         screens = [protocol.screen_rounds if c.origin == "template" else 0 for c in runner.candidates]
-        medians = dataset.median_time_ns(dataset.rows_from(rows), np.array(screens))
+        medians = median_time_ns(dataset.rows_from(rows), np.array(screens))
         return medians.reshape(len(problems), len(which))[:, clock_setup.templates(runner)]
 
     return _pass

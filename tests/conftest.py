@@ -78,6 +78,7 @@ class Arena:
         seed: int = 0,
         repeat: bool = False,
         vendor: float | None = None,
+        versions: dict[str, str] | None = None,
     ) -> Path:
         """Write a recording of the formula with 1 % of noise.
 
@@ -113,7 +114,7 @@ class Arena:
             started_at=NOW.isoformat(),
             clock=None,
             noise_floor=0.005,
-            versions={},
+            versions=versions or {},
         )
         path = dataset.path_for(self.root, header, repeat=repeat)
         dataset.write(path, header, dataset.rows_from(rows))

@@ -31,6 +31,7 @@ class InProcessHand:
 
     def measure(self, order: Order, stop: threading.Event, done: Done = lambda n: None) -> Finished:
         started, rows, n_problems = time.monotonic(), [], 0
+        before = self.runner.retakes
         whole: Sequence[int] = range(len(self.candidates))
         for i, problem in enumerate(order.problems):
             if stop.is_set():
@@ -45,7 +46,8 @@ class InProcessHand:
                 raise HandLostError(str(error)) from error
             n_problems += 1
             done(n_problems)
-        return Finished(rows, n_problems, time.monotonic() - started, Telemetry(n_samples=0))
+        retakes = self.runner.retakes - before
+        return Finished(rows, n_problems, time.monotonic() - started, Telemetry(n_samples=0), retakes=retakes)
 
     def close(self) -> None:
         self.closed = True

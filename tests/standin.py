@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from tilearena import errors
 from tilearena.dataset import Candidate
-from tilearena.errors import DeviceFailedError, MeasureError
+from tilearena.errors import DeviceFailedError, MeasureError, OverloadedError
 from tilearena.provenance import Clock
 from tilearena.records import BITS, Device, Dtype, Problem, Protocol, Status, Template
 from tilearena.runner import Begun, Failure
@@ -107,7 +108,7 @@ def open_standin(
     print(chatter, flush=True)
     os.write(1, chatter.encode())
     device = DEVICE.model_copy(update={"uuid_sha256": card})
-    link.lock(device)
+    link.lock(device, Path(tempfile.gettempdir()))  # TMPDIR keeps the cards of tests apart
     time.sleep(open_s)
     yield StandInRunner(device, **options)
 
@@ -125,7 +126,8 @@ class StandInRunner:
         launches: in one sample of the hot protocol.
         faults: planted ones. In ``begin``: "die" (signal 9), "abort" (signal 6), "hang", "fault" (DeviceFailedError),
             "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone), "bug" (ValueError).
-            In ``sample``: "late_fault" (DeviceFailedError), "late_hang", "late_wrong".
+            In ``sample``: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake" (it counts one),
+            "late_overload" (OverloadedError).
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class StandInRunner:
         launches: int = 4,
         faults: Sequence[Fault] = (),
     ) -> None:
-        self.device, self.default, self.versions = device, DEFAULT, {"standin": "1"}
+        self.device, self.default, self.versions, self.retakes = device, DEFAULT, {"standin": "1"}, 0
         self._templates = templates(dtype)
         control = self._templates[DEFAULT]
         self.candidates = (
@@ -205,6 +207,10 @@ class StandInRunner:
             return Failure(Status.WRONG_RESULT, f"row {candidate} of the output is wrong")
         elif kind == "no_memory":
             return Failure(Status.LAUNCH_FAILED, "the launch failed (CUDA error 2)")
+        elif kind == "retake":
+            self.retakes += 1
+        elif kind == "overload":
+            raise OverloadedError("launching took too long")
         elif kind == "bug":
             raise ValueError("a bug")
         return None

@@ -45,6 +45,7 @@ def board_url(arena):
     """Address of a page with s8 of three predictors beside cuBLASLt, emulated s4 of one, and one that is damaged."""
     s8, s4 = arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")
     arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=1, repeat=True, vendor=0.9)
     arena.submit("gbdt", 0.01, [s8, s4])
     arena.submit("constant", 0, [s8])
     arena.submit("broken", 0, [s8], reason="it raised <b>*loudly*</b>")
@@ -149,6 +150,7 @@ def test_board_shows_submissions_of_another_root(arena, tmp_path_factory):
 
 def test_board_shows_the_vendor_where_it_was_recorded(arena):
     path = arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=1, repeat=True, vendor=0.9)
     arena.submit("gbdt", 0.05, [arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")])
     arena.submit("oracle", 0, [arena.key("lowbit-random", "s8")])
     page = _page(arena.root)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tilearena import cli, predict
+from tilearena import __version__, cli, predict
 from tilearena.spec import load_space, load_workload
 
 VERBS = typer.main.get_command(cli.app).commands
@@ -42,6 +42,10 @@ def test_verb_has_help(run, verb):
     assert (code, err) == (0, "")
     assert verb in out
     assert VERBS[verb].help.split("\n")[0][:40] in out
+
+
+def test_version_is_that_of_the_package(run):
+    assert run("--version") == (0, f"tilearena {__version__}\n", "")
 
 
 def test_verbs_are_those_that_others_script_against():

@@ -120,7 +120,7 @@ def test_pairs_are_enough_and_cover_all_templates_and_three_decades() -> None:
     assert {pair.problem.dtype for pair in pairs} == {"s8", "b1"}
     assert {pair.template for pair in pairs} == set(range(9))
     macs = sorted(pair.problem.macs * (1 if pair.problem.dtype == "s8" else 0.25) for pair in pairs)
-    assert macs[0] < 1e6 < 1e12 < macs[-1]
+    assert macs[0] < 2e6 < 1e12 < macs[-1]
 
 
 @pytest.mark.parametrize(("ours_ns", "agrees"), [(10_300, True), (10_301, False), (9_700, True), (9_699, False)])

@@ -79,6 +79,16 @@ def test_problem_survives_three_kills():
     assert case.launched(0, ()) == ()
 
 
+def test_retakes_are_of_the_attempt_that_runs():
+    case = _case()
+    case.begin()
+    case.finish((_row(PROBLEMS[0], 0),), 2)
+    case.finish((_row(PROBLEMS[1], 0),), 3)
+    assert (case.attempt, case.retakes, len(case.rows)) == (1, 5, 2)
+    case.begin()
+    assert (case.attempt, case.retakes, case.rows) == (2, 0, [])
+
+
 def test_rows_of_a_problem_are_in_the_order_asked_for_with_those_that_were_not_launched():
     case = _case()
     case.failed[0][1] = "an illegal address"

@@ -15,6 +15,7 @@ from tilearena.dataset import COLUMNS, METADATA_KEY, Recording
 from tilearena.errors import RecordingError
 from tilearena.provenance import Batch
 from tilearena.records import Measurement, Status
+from tilearena.rows import content_fingerprint, median_time_ns
 
 GOLDEN = Path(__file__).with_name("golden") / "recording-v2.parquet"
 OLD = Path(__file__).with_name("golden") / "recording-v1.parquet"
@@ -57,7 +58,7 @@ def path(tmp_path, header):
 
 
 def digest(rows):
-    return dataset.content_fingerprint({"any": "header"}, dataset.rows_from(rows))
+    return content_fingerprint({"any": "header"}, dataset.rows_from(rows))
 
 
 def refusal(path):
@@ -76,7 +77,7 @@ def rewrite(path, *, rows=None, without=(), **changes):
     raw = {key: value for key, value in raw.items() if key not in without}
     rows = table.replace_schema_metadata(None) if rows is None else rows
     if "fingerprint" not in changes and rows.schema.equals(COLUMNS):
-        raw["fingerprint"] = dataset.content_fingerprint(raw, rows)
+        raw["fingerprint"] = content_fingerprint(raw, rows)
     pq.write_table(rows.replace_schema_metadata({METADATA_KEY: json.dumps(raw).encode()}), path)
 
 
@@ -125,7 +126,7 @@ def test_recording_round_trip_keeps_samples_failures_and_header(path, header):
     assert [Measurement.model_validate(row) for row in recording.rows.to_pylist()] == ROWS
     assert recording.header.model_copy(update={"fingerprint": header.fingerprint}) == header
     raw = header.model_dump(mode="json")
-    assert recording.header.fingerprint == dataset.content_fingerprint(raw, dataset.rows_from(ROWS))
+    assert recording.header.fingerprint == content_fingerprint(raw, dataset.rows_from(ROWS))
     assert recording.header.fingerprint != header.fingerprint
 
 
@@ -169,7 +170,7 @@ def test_median_of_rows_of_any_lengths_is_each_rows_own():
     screens = np.array([2, 2, 0])
     fresh = [r.elapsed_ns[screens[r.candidate] :] or r.elapsed_ns for r in rows]
     expected = [np.median(samples) / r.launches for samples, r in zip(fresh, rows, strict=True)]
-    assert dataset.median_time_ns(dataset.rows_from(rows), screens).tolist() == expected
+    assert median_time_ns(dataset.rows_from(rows), screens).tolist() == expected
 
 
 def batch(n_problems, card="one", session="a", started_at_s=0.0, seconds=1.0):
@@ -219,7 +220,7 @@ def test_fingerprint_does_not_depend_on_chunks_or_dictionaries():
     chunked = pa.concat_tables([dataset.rows_from(ROWS[:1]), dataset.rows_from(ROWS[1:])])
     assert chunked["status"].num_chunks == 2
     reordered = pa.concat_tables([dataset.rows_from(ROWS[1:2]), whole]).unify_dictionaries().slice(1)
-    digests = {dataset.content_fingerprint(any_header, rows) for rows in (chunked, whole, reordered)}
+    digests = {content_fingerprint(any_header, rows) for rows in (chunked, whole, reordered)}
     assert len(digests) == 1
 
 

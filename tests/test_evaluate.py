@@ -55,6 +55,7 @@ def test_evaluate_judges_the_ceiling_by_the_repeat_recording(arena):
 
 def test_evaluate_compares_with_the_vendor_of_the_tested_recording(arena):
     path = arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), vendor=0.9)
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=1, repeat=True, vendor=0.9)
     oracle, default = evaluate(arena.root, LOWBIT, ["oracle", "default"])
     recording = dataset.read(path)
     vendor_ns, rows = recording.column_ns(9), recording.table.problems[:, 0] >= 17

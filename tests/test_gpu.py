@@ -145,11 +145,16 @@ def test_partition_of_the_sms_is_slower_as_its_size_says() -> None:
 
 
 @pytest.mark.parametrize("k", [64, 1024, 16384])
-def test_hot_samples_fill_their_time_and_candidates_share_the_number_of_launches(k: int) -> None:
-    device, space = live.pick_device(), load_space("paper9")
+def test_hot_samples_fill_their_time_and_templates_share_the_number_of_launches(k: int) -> None:
+    device, space, hot = live.pick_device(), load_space("paper9"), PROTOCOLS[1]
     problem = Problem(dtype="s8", m=64, n=512, k=k)
-    with live.open_runner(device, space, "s8", None, [problem], seed=3) as runner:
-        rows = measure_problem(runner, problem, PROTOCOLS[1], range(len(runner.candidates)))
-    assert len({row.launches for row in rows}) == 1
-    fill_ns = PROTOCOLS[1].hot_fill_ns
-    assert rows[0].launches == PROTOCOLS[1].hot_max_launches or min(np.median(r.elapsed_ns) for r in rows) >= fill_ns
+    torch = [("torch._int_mm", TorchIntMm())]
+    with live.open_runner(device, space, "s8", None, [problem], seed=3, externals=torch) as runner:
+        # the very first problem, on which all kernels are loaded, too
+        for _ in range(2):
+            rows = measure_problem(runner, problem, hot, range(len(runner.candidates)))
+            assert len({row.launches for row in rows[:10]}) == 1
+            groups = [rows[:10], *([row] for row in rows[10:])]  # a kernel of the vendor has a number of its own
+            for group in groups:
+                fastest_ns = min(float(np.median(row.elapsed_ns)) for row in group)
+                assert group[0].launches == hot.hot_max_launches or fastest_ns >= 0.95 * hot.hot_fill_ns

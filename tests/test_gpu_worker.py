@@ -25,7 +25,7 @@ from tilearena.worker_link import Opening
 pytestmark = pytest.mark.gpu
 
 COLD = Protocol(name="cold", rounds=4, seed=5)
-KILLS = 10
+KILLS = 20
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,7 +101,7 @@ def test_worker_that_is_killed_at_random_moments_costs_no_row() -> None:
 
     def kill() -> None:
         nonlocal killed
-        while killed < KILLS and not over.wait(rng.uniform(0.2, 3.0)):
+        while killed < KILLS and not over.wait(rng.uniform(0.2, 2.0)):
             pid = hand.worker_pid
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
@@ -134,13 +134,13 @@ def test_measure_that_is_killed_at_random_moments_goes_on_and_records_every_row_
     for _ in range(KILLS):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process.wait(rng.uniform(1.0, 5.0))
+            process.wait(rng.uniform(0.5, 3.5))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     path = dataset.find_path(tmp_path, live.pick_device().slug, "quick", "paper9", "b1", "hot")
-    assert again.returncode == 0 or "exists; give --force" in again.stderr, again.stderr
+    assert again.returncode == 0 or "all of it was measured before" in again.stderr, again.stderr
     recording = dataset.read(path)  # refuses a problem that lacks a candidate or has one twice
     recorded = sorted(map(tuple, recording.table.problems.tolist()))
     assert recorded == sorted((p.m, p.n, p.k) for p in load_workload("quick").problems_for("b1"))

@@ -26,6 +26,7 @@ from tilearena.errors import Interrupted, MeasureError, NoGpuError
 from tilearena.hands import HandLostError
 from tilearena.measure import record
 from tilearena.noise import noise_floor, spread
+from tilearena.parts import Parts
 from tilearena.records import Problem
 from tilearena.replay import ReplayRunner
 from tilearena.space import Space
@@ -164,6 +165,20 @@ def test_anchors_are_timed_at_start_middle_and_end(session, path):
     assert anchors.drift == anchors.drift_to_middle == 0
 
 
+def test_clock_of_each_hand_is_kept_with_its_anchors(session, path):
+    both = hands(2, 0.005)
+    both[1].clock = both[0].clock.model_copy(update={"empty_interval_ns": 1500.0})
+    header = record(session, both, path, anchors=ANCHORS[:1])
+    assert {a.card: a.clock for a in header.anchors} == {"card 0": both[0].clock, "card 1": both[1].clock}
+    assert header.clock == both[0].clock
+
+
+def test_retakes_are_kept_with_their_batch(session, path):
+    fifth = session.problems[4]
+    hand = InProcessHand(StandInRunner(faults=[("retake", (fifth.m, fifth.n, fifth.k), 3)]))
+    assert [b.retakes for b in record(session, [hand], path).batches] == [0, 1, 0, 0]
+
+
 def test_no_anchors_are_timed_where_none_are_given(session, path):
     (hand,) = hands(1, 0)
     assert record(session, [hand], path).anchors == ()
@@ -288,6 +303,31 @@ def test_run_that_does_not_resume_measures_everything_again(session, path):
     assert (len(header.anchors), len({b.session for b in header.batches})) == (1, 1)
 
 
+@pytest.mark.parametrize("lost", ["", "00001.parquet"])
+def test_parts_that_a_kill_left_beside_their_recording_are_not_recorded_again(session, path, monkeypatch, lost):
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "remove", lambda parts: (parts.folder / (lost or "nothing")).unlink(missing_ok=True))
+        old = record(session, hands(1, 0), path)
+    assert len(list(folder_of(path).glob("*.parquet"))) == (3 if lost else 4)
+    (hand,) = hands(1, 0)
+    header = record(session, [hand], path)
+    assert measured(hand) == list(session.problems)
+    assert len(header.batches) == 4
+    assert {b.session for b in header.batches}.isdisjoint(b.session for b in old.batches)
+    assert not list(path.parent.glob(".*.parts"))
+
+
+def test_parts_beside_an_older_recording_are_continued(session, path):
+    record(session, hands(1, 0), path)
+    recording = dataset.read(path)
+    dataset.write(path, recording.header.model_copy(update={"started_at": "2026-01-01T00:00:00+00:00"}), recording.rows)
+    with pytest.raises(MeasureError):
+        record(session, [Breaking(StandInRunner(), 6, HandLostError("no more"))], path)
+    (hand,) = [InProcessHand(StandInRunner())]
+    record(session, [hand], path)
+    assert measured(hand) == list(session.problems[6:])
+
+
 def test_session_of_another_card_does_not_take_the_parts(session, path):
     one, other = hands(2, 0)
     one.lost_after = 6
@@ -407,6 +447,25 @@ def test_ctrl_c_while_a_part_is_written_loses_and_doubles_nothing(session, path,
     assert keys(path) == expected_keys(session)
 
 
+def test_second_ctrl_c_keeps_what_is_finished(path, monkeypatch):
+    """It comes when the hands have just come back, and nobody has written that down."""
+    session, both, join = whole_session(), hands(2, 0.005), measure.Crew.join
+
+    def interrupted(crew):
+        join(crew)
+        raise KeyboardInterrupt
+
+    def interrupting(done, total, label):
+        if done >= 10:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(measure.Crew, "join", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        record(session, both, path, progress=interrupting)
+    kept = sum(len(measured(hand)) for hand in both)
+    assert str(caught.value).startswith(f"interrupted: {kept} of 42 problems are kept in ")
+
+
 def test_signal_of_ctrl_c_ends_a_process_in_order(path):
     child = subprocess.Popen(
         [sys.executable, SWEEPING, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -429,20 +488,24 @@ def test_interrupted_command_says_so_and_exits_with_130(run, monkeypatch):
     assert run("measure", "quick") == (130, "", sentence)
 
 
-def test_full_disk_is_one_sentence_and_leaves_nothing_damaged(path):
+def test_full_disk_is_one_sentence_and_leaves_nothing_damaged(path, monkeypatch):
     """Files may not grow beyond a few hundred bytes once two parts are written."""
     session = whole_session()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    write = Parts.write
 
-    def filling(done, total, label):
-        if len(list(folder_of(path).glob("*.parquet"))) == 2:
+    def filling(parts, index, rows, batch):
+        write(parts, index, rows, batch)
+        if index == 1:
             resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
 
+    monkeypatch.setattr(Parts, "write", filling)
     try:
         with pytest.raises(MeasureError) as caught:
-            record(session, hands(1, 0.002), path, progress=filling)
+            record(session, hands(1, 0.002), path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    monkeypatch.setattr(Parts, "write", write)
     folder = folder_of(path)
     assert str(caught.value) == (
         f"{folder / '00002.parquet'}: File too large; put that right: 6 of 42 problems are kept in {folder}; "

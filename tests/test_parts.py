@@ -1,5 +1,7 @@
 """Parts of a recording: each appears whole or not at all, and comes back as it was."""
 
+from pathlib import Path
+
 import pyarrow.parquet as pq
 import pytest
 from standin import StandInRunner
@@ -98,6 +100,23 @@ def test_discarded_parts_are_gone_and_numbers_start_again(tmp_path, header, tabl
         parts.write(0, tables[1], batch())
         assert [p.name for p in parts.folder.glob("*.parquet")] == ["00000.parquet"]
         assert parts.collect().anchors == ()
+
+
+def test_header_of_parts_is_the_last_to_go(tmp_path, header, tables, monkeypatch):
+    gone, unlink = [], Path.unlink
+
+    def noting(path, missing_ok=False):
+        gone.append(path.name)
+        unlink(path, missing_ok=missing_ok)
+
+    with Parts(tmp_path / "r.parquet", header) as parts:
+        parts.header()
+        parts.write(0, tables[0], batch())
+        parts.write_anchors([Anchors(session="a", card="one")])
+        monkeypatch.setattr(Path, "unlink", noting)
+        parts.remove()
+    assert gone[:3] == ["00000.parquet", "00000.anchors", "header.json"]
+    assert not parts.folder.exists()
 
 
 @pytest.mark.parametrize(

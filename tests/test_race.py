@@ -8,6 +8,7 @@ from tilearena.dataset import Candidate
 from tilearena.errors import DeviceFailedError
 from tilearena.race import measure_problem, turns
 from tilearena.records import Problem, Protocol, Status
+from tilearena.rows import median_time_ns
 from tilearena.runner import Begun, Failure
 
 PROBLEM = Problem(dtype="s8", m=7, n=64, k=128)
@@ -91,10 +92,24 @@ def test_time_of_a_contender_is_the_median_of_its_fresh_samples_alone():
     runner, rows = race([[10, 10, *[100] * 16], [500], [10, 10, *[90] * 16], [800], 500, 40])
     table = dataset.rows_from(rows)
     screens = np.array([2, 2, 2, 2, 0, 0])
-    times = dataset.median_time_ns(table, screens)
+    times = median_time_ns(table, screens)
     assert times.tolist() == [100 / 10, 500 / 11, 90 / 12, 800 / 13, 500 / 14, 40 / 15]
     assert rows[0].elapsed_ns == (10, 10, *[100] * 16)
     assert len(runner.orders) == 2
+
+
+def test_template_that_was_faster_in_the_screen_than_all_finals_gets_a_final_of_its_own():
+    # 0 has no rival, but slows down from 100 to 120; 2 had 112 in the screen and has 115 in the end; 3 is never close
+    runner, rows = race([[100, 100, 120], 300, [112, 112, 115], 125, 300, 50])
+    assert counts(rows) == [2 + 4 + 16, 2 + 4 + 4, 2 + 16, 2, 8, 8]
+    assert [len(order) for order in runner.orders] == [2 * 4, 4 * 4, 16 * 2 + 4 * 3]
+    times = median_time_ns(dataset.rows_from(rows), np.array([2, 2, 2, 2, 0, 0]))
+    assert (times[0], times[2]) == (120 / 10, 115 / 12)
+
+
+def test_there_is_no_third_final():
+    runner, _ = race([[100, 100, 120], 300, [112, 112, 140], 118, 300, 50])
+    assert len(runner.orders) == 3
 
 
 def test_without_a_screen_all_candidates_are_equals():

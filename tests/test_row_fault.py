@@ -26,9 +26,9 @@ def fault(*counts, protocol=COLD, **options):
     return row_fault(rows(*counts, **options), "s8", protocol, ORIGINS)
 
 
-def test_template_has_its_screen_and_perhaps_reference_or_all_rounds():
-    assert allowed(COLD) == [[2, 6, 18], [2, 6, 18], [4], [4]]
-    assert allowed(COLD.model_copy(update={"rounds": 3, "reference_rounds": 3})) == [[2, 5], [2, 5], [3], [3]]
+def test_template_has_its_screen_and_perhaps_one_or_two_finals():
+    assert allowed(COLD) == [[2, 6, 10, 18, 22, 34]] * 2 + [[4, 8]] * 2
+    assert allowed(COLD.model_copy(update={"rounds": 3, "reference_rounds": 3})) == [[2, 5, 8]] * 2 + [[3, 6]] * 2
 
 
 def test_without_a_screen_everyone_has_all_rounds():
@@ -37,7 +37,7 @@ def test_without_a_screen_everyone_has_all_rounds():
 
 def test_most_samples_of_any_protocol_are_allowed():
     longest = COLD.model_copy(update={"rounds": 64, "screen_rounds": 64, "reference_rounds": 64})
-    assert allowed(longest)[0] == [64, MAX_SAMPLES]
+    assert allowed(longest)[0] == [64, 128, MAX_SAMPLES]
 
 
 @pytest.mark.parametrize("counts", [(2, 6, 4, 4), (18, 18, 4, 4), (6, 6, 4, 4), (18, 2, 4, 4)])

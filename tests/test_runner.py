@@ -10,10 +10,11 @@ import standin
 from tilearena import abi
 from tilearena.build import BuildFailure, Library
 from tilearena.dataset import Candidate
-from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError
+from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError, OverloadedError
 from tilearena.race import measure_problem
 from tilearena.records import Problem, Protocol, Status
 from tilearena.runner import GpuRunner
+from tilearena.space import memory_needed
 from tilearena.spec import load_space
 
 COLD = Protocol(name="cold", rounds=3, reference_rounds=2, seed=5)
@@ -86,7 +87,7 @@ def open_runner(monkeypatch, tmp_path):
     def _open(library=None, failures=(), problems=(PROBLEM,), device=standin.DEVICE, **options):
         library = library or FakeLibrary([t.id for t in reversed(TEMPLATES)])
         monkeypatch.setattr(abi, "load_library", lambda path: library)
-        described = Library(name="x", arch=90, file="x.so", sources="", versions={"nvcc": "1"}, failures=failures)
+        described = Library(name="x", arch=90, file="x.so", sources="abc", versions={"nvcc": "1"}, failures=failures)
         return GpuRunner(tmp_path, described, TEMPLATES, 1, device, problems, seed=3, **options), library
 
     return _open
@@ -102,7 +103,7 @@ def test_candidates_are_the_templates_and_the_default_again_as_control(open_runn
     assert runner.candidates[9:] == (
         Candidate(id=f"{TEMPLATES[1].id}#control", origin="control", template=TEMPLATES[1]),
     )
-    assert (runner.default, runner.versions) == (1, {"nvcc": "1"})
+    assert (runner.default, runner.versions) == (1, {"nvcc": "1", "kernels": "abc"})
 
 
 def test_memory_is_set_aside_for_the_largest_operands_and_output(open_runner):
@@ -197,6 +198,22 @@ def test_problem_that_does_not_fit_is_infeasible_for_all_and_nothing_runs(open_r
     assert library.jobs == library.turns == []
 
 
+def test_problems_that_fit_one_by_one_but_not_together_lose_the_largest(open_runner):
+    """One has large operands and the other a large output; the rings would need both."""
+    wide = Problem(dtype="s8", m=1 << 14, n=1 << 14, k=64)
+    deep = Problem(dtype="s8", m=1 << 10, n=1 << 10, k=1 << 19)
+    memory = max(memory_needed(wide), memory_needed(deep))
+    device = standin.DEVICE.model_copy(update={"memory_bytes": memory})
+    runner, library = open_runner(problems=[wide, deep, PROBLEM], device=device)
+    largest, other = sorted([wide, deep], key=memory_needed, reverse=True)
+    assert (library.opened["operand_bytes"], library.opened["output_bytes"]) == (
+        max(other.operand_bytes, PROBLEM.operand_bytes),
+        max(other.output_bytes, PROBLEM.output_bytes),
+    )
+    assert runner.begin(other, COLD, [0]).failures == {}
+    assert runner.begin(largest, COLD, [0]).failures[0].status is Status.INFEASIBLE
+
+
 OUTCOMES = [
     (1, Status.INFEASIBLE, "the kernel cannot implement this problem"),
     (2, Status.LAUNCH_FAILED, "the launch failed (CUDA error 12)"),
@@ -222,10 +239,10 @@ def test_hold_that_expired_is_repeated_three_times_at_most(open_runner):
     runner, library = open_runner(FakeLibrary(ids, codes=[1, 1, 0]))
     runner.begin(PROBLEM, COLD, [0])
     assert runner.sample([0]) == ([4000], {})
-    assert library.turns == [[0]] * 3
+    assert (library.turns, runner.retakes) == ([[0]] * 3, 2)
     runner, library = open_runner(FakeLibrary(ids, codes=[1, 1, 1]))
     runner.begin(PROBLEM, COLD, [0])
-    with pytest.raises(MeasureError, match="is the machine overloaded"):
+    with pytest.raises(OverloadedError, match="is the machine overloaded"):
         runner.sample([0])
 
 
@@ -274,8 +291,9 @@ def test_exception_of_an_external_is_a_failed_launch_with_its_message(open_runne
 
 
 def test_seed_of_the_weights_is_of_the_problem_and_the_protocol(open_runner):
-    runner, library = open_runner()
-    for problem in (PROBLEM, PROBLEM.model_copy(update={"k": 224}), PROBLEM):
+    other = PROBLEM.model_copy(update={"k": 224})
+    runner, library = open_runner(problems=[PROBLEM, other])
+    for problem in (PROBLEM, other, PROBLEM):
         runner.begin(problem, COLD, [0])
     seeds = [job["seed"] for job in library.jobs]
     assert seeds[0] == seeds[2] != seeds[1]

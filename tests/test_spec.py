@@ -147,20 +147,20 @@ def test_protocol_takes_rounds_and_seed_from_the_workload(tmp_path):
     workload = load_workload(write(tmp_path, BASE + "seed: 9\n"))
     hot = workload.protocol("hot", "s8")
     assert (hot.name, hot.rounds, hot.seed) == ("hot", 4, 9)
-    assert workload.protocol("cold", "s8").rounds == 16
+    assert workload.protocol("cold", "s8").rounds == 12
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "rounds", "reference", "margin"),
+    ("name", "dtype", "screen", "rounds", "reference", "margin"),
     [
-        ("cold", "s8", 16, 8, 0.10), ("cold", "s4", 3, 3, 0.10), ("cold", "b1", 16, 8, 0.10),
-        ("hot", "s8", 6, 3, 0.05), ("hot", "s4", 3, 3, 0.05), ("hot", "b1", 6, 3, 0.05),
+        ("cold", "s8", 3, 12, 12, 0.10), ("cold", "s4", 1, 3, 3, 0.10), ("cold", "b1", 3, 12, 12, 0.10),
+        ("hot", "s8", 2, 6, 3, 0.05), ("hot", "s4", 1, 3, 3, 0.05), ("hot", "b1", 2, 6, 3, 0.05),
     ],
 )  # fmt: skip
-def test_protocol_has_its_own_rounds_for_each_dtype(tmp_path, name, dtype, rounds, reference, margin):
+def test_protocol_has_its_own_rounds_for_each_dtype(tmp_path, name, dtype, screen, rounds, reference, margin):
     text = BASE.replace("rounds: {hot: {s8: 4}}\n", "").replace("[s8, b1]", "[s8, s4, b1]")
     protocol = load_workload(write(tmp_path, text)).protocol(name, dtype)
-    assert (protocol.rounds, protocol.reference_rounds, protocol.screen_rounds) == (rounds, reference, 2)
+    assert (protocol.rounds, protocol.reference_rounds, protocol.screen_rounds) == (rounds, reference, screen)
     assert protocol.contender_margin == margin
 
 

@@ -86,6 +86,28 @@ def test_worker_says_what_it_has_opened_and_then_measures_problem_after_problem(
     assert [list(said.rows) for said in rows] == [measure_problem(runner, p, PROTOCOL, (0, 9, 10)) for p in PROBLEMS]
 
 
+def test_samples_that_were_taken_again_are_counted_for_their_problem(start):
+    process = start(faults=[("retake", (128, 1024, 512), None), ("late_retake", (192, 1024, 512), 9)])
+    _hear(process, Ready)
+    process.tell(_work())
+    rows = []
+    while len(rows) < len(PROBLEMS):
+        rows += [said for said in _hear(process, Rows) if isinstance(said, Rows)]
+    assert [said.retakes for said in rows] == [0, 2, 1, 0]
+
+
+def test_message_to_a_worker_that_is_stopped_keeps_nobody_waiting(start):
+    process = start()
+    _hear(process, Ready)
+    os.kill(process.pid, signal.SIGSTOP)
+    started = time.monotonic()
+    process.tell(_work(PROBLEMS * 500))  # more than a pipe holds
+    assert process.hear(0.2) == []
+    process.kill()
+    assert time.monotonic() - started < 5
+    assert is_gone(process.pid)
+
+
 def test_warm_up_is_announced_measures_the_middle_problem_and_comes_once(start):
     process = start(warm_up_s=0.3)
     _hear(process, Ready)

@@ -186,6 +186,32 @@ def test_worker_killed_at_twenty_random_moments_costs_no_row(open_hand):
     assert len(set(killer.killed)) == 20
 
 
+def test_worker_that_is_stopped_before_a_large_batch_costs_no_row(open_hand):
+    problems = _problems(1500)
+    hand = open_hand(patience_s=1.0)
+    os.kill(hand.worker_pid, signal.SIGSTOP)
+    finished = hand.measure(Order(problems, PROTOCOL, ((1,),) * len(problems)), threading.Event())
+    assert finished.rows == _undisturbed(problems, (1,))
+
+
+def test_overloaded_host_loses_the_hand_and_blames_no_candidate(open_hand):
+    problems = _problems(3)
+    hand = open_hand(faults=[("late_overload", _shape(problems[1]), 4)])
+    with pytest.raises(HandLostError, match=r"^Synthetic device .* is given up: launching took too long$"):
+        _measure(hand, problems)
+    assert hand.worker_pid is None
+    rows = _measure(hand, (problems[0], problems[2])).rows
+    assert rows == _undisturbed((problems[0], problems[2]))
+
+
+def test_retakes_of_a_batch_are_counted(open_hand):
+    problems = _problems(4)
+    faults = [("retake", _shape(problems[1]), 4), ("retake", _shape(problems[2]), None), ("wrong", None, 0)]
+    hand = open_hand(faults=faults, warm_up_s=0.05)  # the warm-up's, with problem 2, do not count
+    assert _measure(hand, problems).retakes == 11
+    assert _measure(hand, problems[:1]).retakes == 0
+
+
 def test_worker_that_is_killed_between_two_batches_is_started_again(open_hand):
     hand = open_hand()
     before = hand.worker_pid
@@ -297,6 +323,14 @@ def test_batch_that_heat_or_hardware_slowed_is_measured_again(open_hand, reason)
     assert counts == [1, 1]
 
 
+def test_seconds_are_of_all_attempts_but_not_of_the_warm_up(open_hand):
+    hand = open_hand(read=_sensors(0x8, 0x8, 0x4), cool_s=0.3, problem_s=0.2, warm_up_s=1.0)
+    started = time.monotonic()
+    finished = _measure(hand, _problems(1))
+    assert finished.attempts == 3
+    assert 3 * 0.2 + 2 * 0.3 <= finished.seconds <= time.monotonic() - started - 1.0
+
+
 def test_batch_that_stays_slowed_is_flagged_after_three_attempts(open_hand):
     finished = _measure(open_hand(read=_sensors(0x20)), _problems(1))
     assert (finished.attempts, finished.slowed) == (3, True)
@@ -312,7 +346,7 @@ def test_power_cap_is_recorded_and_repeats_nothing(open_hand):
 
 def test_stop_during_a_repeat_gives_the_whole_slowed_batch(open_hand):
     stop, problems = threading.Event(), _problems(4)
-    hand = open_hand(read=_sensors(0x8))
+    hand = open_hand(read=_sensors(0x8), problem_s=0.02)
     counts = []
 
     def done(count):
@@ -322,6 +356,7 @@ def test_stop_during_a_repeat_gives_the_whole_slowed_batch(open_hand):
 
     finished = hand.measure(Order(problems, PROTOCOL), stop, done)
     assert (finished.n_problems, finished.attempts, finished.slowed) == (4, 1, True)
+    assert finished.seconds >= 6 * 0.02  # of the repeat, too
     assert finished.rows == _undisturbed(problems)
 
 

@@ -52,7 +52,8 @@ class CublasLt {
   int launch(const ta_gemm& g, int launches, cudaStream_t stream, int64_t* error) {
     if (!handle_) return 1;
     // Column-major, as the library sees it: D' (n x m) = B' (k x n, transposed) x A' (k x m).
-    if (g.m != m_ || g.n != n_ || g.k != k_) plan(g.m, g.n, g.k);
+    if (g.m != m_ || g.n != n_ || g.k != k_) *error = plan(g.m, g.n, g.k);
+    if (*error) return 2;
     if (!found_) return 1;
     const int32_t one = 1, zero = 0;
     for (int i = 0; i < launches; ++i) {
@@ -74,15 +75,18 @@ class CublasLt {
   };
   static constexpr int kS8 = 3, kS32 = 10;                        // CUDA_R_8I, CUDA_R_32I
 
-  void plan(int m, int n, int k) {
+  // Asks the heuristic; a status of cuBLAS where it cannot be asked. That it has no answer is none.
+  int plan(int m, int n, int k) {
     forget();
+    int status = layout_create_(&b_, kS8, k, n, k);
+    if (!status) status = layout_create_(&a_, kS8, k, m, k);
+    if (!status) status = layout_create_(&d_, kS32, n, m, n);
+    if (status) return status;
     m_ = m, n_ = n, k_ = k;
-    check(layout_create_(&b_, kS8, k, n, k), "cublasLtMatrixLayoutCreate");
-    check(layout_create_(&a_, kS8, k, m, k), "cublasLtMatrixLayoutCreate");
-    check(layout_create_(&d_, kS32, n, m, n), "cublasLtMatrixLayoutCreate");
     int count = 0;
-    const int status = heuristic_(handle_, desc_, b_, a_, d_, d_, preference_, 1, &best_, &count);
+    status = heuristic_(handle_, desc_, b_, a_, d_, d_, preference_, 1, &best_, &count);
     found_ = status == 0 && count == 1 && best_.state == 0;
+    return 0;
   }
   void forget() {
     for (void** layout : {&a_, &b_, &d_}) {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ constexpr int64_t kAlign = 256;
 constexpr int64_t kGuardBytes = 4096;
 constexpr int kMaxWeights = 1 << 20;
 constexpr int kPilotLaunches = 3;
+constexpr int kAttempts = 3;  // of what a hold that expired has spoiled
 constexpr int kThreads = 256;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -55,7 +57,9 @@ struct Context {
   int64_t x_capacity = 0, y_capacity = 0;
   Verdict* verdicts = nullptr;
   int64_t verdict_capacity = 0;
+  int64_t idle = 0;         // bytes of other operands that a cold operand has waited for
   int64_t overhead_ns = 0;  // what an interval adds to the launches in it
+  std::set<int> loaded;     // entries that were launched before
   std::unique_ptr<Problem> problem;
 
   ~Context();
@@ -75,7 +79,7 @@ void open(Context& c, const ta_options& o) {
   if (o.sm_count > 0) c.partition.open(o.ordinal, o.sm_count);
   int l2 = 0;
   TA_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, o.ordinal));
-  const int64_t ring = round_up(int64_t(l2 * o.l2_multiple), kAlign);
+  const int64_t ring = c.idle = round_up(int64_t(l2 * o.l2_multiple), kAlign);
   TA_CHECK(cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking));
   // Between two uses of a slice of s <= max bytes, at least size - 2 s >= `ring` bytes of other slices are handed out.
   c.operands.size = 2 * (round_up(o.operand_bytes, kAlign) + 2 * kAlign) + ring;
@@ -87,8 +91,15 @@ void open(Context& c, const ta_options& o) {
   fill_random<<<1024, kThreads, 0, c.stream>>>(reinterpret_cast<uint64_t*>(c.operands.base), c.operands.size / 8, o.seed);
   fill_random<<<1024, kThreads, 0, c.stream>>>(c.weights, kMaxWeights, ~o.seed);
   TA_CHECK(cudaGetLastError());
+  // a kernel's first launch loads it, which must not happen while the stream is held
+  spoil_rows<<<1, 1, 0, c.stream>>>(reinterpret_cast<int32_t*>(c.weights), 0, 1);
+  do_nothing<<<1, 32, 0, c.stream>>>();
+  TA_CHECK(cudaGetLastError());
   c.clock.open(c.stream);
-  c.overhead_ns = c.clock.overhead_ns();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    c.overhead_ns = c.clock.overhead_ns();
+    if (!c.clock.expired()) break;
+  }
   if (o.cublaslt) c.cublaslt.open(o.cublaslt, o.sm_count);
   TA_CHECK(cudaStreamSynchronize(c.stream));
 }
@@ -126,8 +137,10 @@ class Problem {
     int first_last = turns;
     for (int i = 0; i < j_.candidates; ++i)
       if (last[i] >= 0) first_last = std::min(first_last, last[i]);
+    // Checked at the end is what no later launch of this call writes to, and whose operands no launch soon after reads.
+    const int64_t most = *std::max_element(launches_.begin(), launches_.end()) * (turns - first_last + 1);
     const int64_t slot = round_up(output_bytes_ + 2 * kGuardBytes, kAlign);
-    const bool defer = j_.cold && (turns - first_last + 1) * slot <= c_.outputs.size;
+    const bool defer = j_.cold && most * slot <= c_.outputs.size && most * operand_slice() + c_.idle <= c_.operands.size;
     clear_verdicts();
     std::vector<Operands> last_in(j_.candidates);
     std::vector<int32_t*> last_d(j_.candidates, nullptr);
@@ -135,11 +148,12 @@ class Problem {
     for (int t = 0; t < turns; ++t) {
       const int i = turn[t];
       if (!alive(i)) continue;
-      c_.clock.reserve(launches_[i] + (last[i] == t ? 10 : 2));
+      c_.clock.reserve(launches_[i] + (last[i] == t && !defer ? 10 : 3));
       Operands in = j_.cold ? operands() : hot_;
       int32_t* d = j_.cold ? output() : hot_d_;
-      // The place may hold the right values already: break one element a row, or the last check could not fail.
-      if (last[i] == t && (!j_.cold || launches_[i] == 1)) spoil(d);
+      // The place may hold the right values already: break one element a row, or the last check could not fail. Cold
+      // samples are all spoiled, since what runs before a launch makes it slower or faster by up to a per cent.
+      if (last[i] == t || j_.cold) spoil(d);
       c_.clock.start();
       timed_launches(i, in, d);
       c_.clock.stop(&elapsed_ns[t]);
@@ -168,9 +182,11 @@ class Problem {
  private:
   Operands operands() {
     // a and b are separate slices of one step of the ring
-    int64_t a_bytes = round_up(int64_t(j_.m) * words_ * 4, kAlign);
-    char* base = c_.operands.slice(a_bytes + int64_t(j_.n) * words_ * 4);
-    return {base, base + a_bytes};
+    char* base = c_.operands.slice(operand_slice());
+    return {base, base + round_up(int64_t(j_.m) * words_ * 4, kAlign)};
+  }
+  int64_t operand_slice() const {
+    return round_up(int64_t(j_.m) * words_ * 4, kAlign) + round_up(int64_t(j_.n) * words_ * 4, kAlign);
   }
   int32_t* output() { return reinterpret_cast<int32_t*>(c_.outputs.slice(output_bytes_ + 2 * kGuardBytes) + kGuardBytes); }
   bool alive(int candidate) const { return outcome_[candidate] == TA_OK; }
@@ -246,6 +262,8 @@ class Problem {
     clear_verdicts();
     hot_ = operands();
     hot_d_ = output();
+    for (int i = 0; i < j_.candidates; ++i)
+      if (c_.loaded.insert(entry_[i]).second) launch(i, hot_, hot_d_, 1);  // the first launch loads the kernel
     c_.clock.reset(false);
     c_.clock.reserve(5);
     expect(hot_);
@@ -254,7 +272,7 @@ class Problem {
     for (int i = 0; i < j_.candidates; ++i) {
       for (int j = 0; j < i && entry_[i] >= 0; ++j)
         if (entry_[j] == entry_[i]) twin[i] = j;
-      if (twin[i] >= 0) continue;
+      if (twin[i] >= 0 || !alive(i)) continue;
       c_.clock.reserve(8);
       TA_CHECK(cudaMemsetAsync(slot, kPoison & 0xff, output_bytes_ + 2 * kGuardBytes, c_.stream));
       c_.clock.start();
@@ -292,31 +310,30 @@ class Problem {
   }
 
   // Hot samples fill at least hot_fill_ns. All templates take as many launches as the fastest of them needs, so that what
-  // an interval adds weighs on all alike; a kernel of the vendor takes as many as it needs itself. Where the proof's times
-  // are too short to say how many (host launch cost is in them), a held pilot of those that may be the fastest does.
+  // an interval adds weighs on all alike; a kernel of the vendor takes as many as it needs itself. A held pilot says how
+  // many: the proof's times have host launch cost in them, and only tell which templates may be the fastest.
   void choose_launches(const std::vector<int64_t>& first_ns) {
-    std::vector<int64_t> pilot_ns = first_ns;
-    c_.clock.reset(j_.held);
-    for (int i = 0; i < j_.candidates; ++i) {
-      const int64_t shortest = shortest_of(group(i), first_ns);
-      if (!alive(i) || first_ns[i] > 1.25 * shortest || shortest >= 2 * j_.hot_fill_ns) continue;
-      c_.clock.reserve(kPilotLaunches + 2);
-      c_.clock.start();
-      launch(i, hot_, hot_d_, kPilotLaunches);
-      c_.clock.stop(&pilot_ns[i]);
-    }
-    c_.clock.finish();
-    for (int i = 0; i < j_.candidates; ++i) {
-      const int64_t shortest = shortest_of(group(i), first_ns);
-      double launch_ns = double(shortest);
-      if (shortest < 2 * j_.hot_fill_ns) {
-        int64_t best = INT64_MAX;
-        for (int other : group(i))
-          if (alive(other) && first_ns[other] <= 1.25 * shortest) best = std::min(best, pilot_ns[other]);
-        launch_ns = double(best - c_.overhead_ns) / kPilotLaunches;
+    std::vector<double> launch_ns(j_.candidates, INFINITY);
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      std::vector<int64_t> pilot_ns(j_.candidates, 0);
+      std::vector<int> launches(j_.candidates, 0);
+      c_.clock.reset(j_.held);
+      for (int i = 0; i < j_.candidates; ++i) {
+        if (!alive(i) || first_ns[i] > 1.25 * fastest(group(i), first_ns)) continue;
+        launches[i] = first_ns[i] < 2 * j_.hot_fill_ns ? kPilotLaunches : 1;
+        c_.clock.reserve(launches[i] + 2);
+        c_.clock.start();
+        launch(i, hot_, hot_d_, launches[i]);
+        c_.clock.stop(&pilot_ns[i]);
       }
+      c_.clock.finish();
+      for (int i = 0; i < j_.candidates; ++i)
+        if (launches[i]) launch_ns[i] = std::max(1.0, double(pilot_ns[i] - c_.overhead_ns) / launches[i]);
+      if (!c_.clock.expired()) break;
+    }
+    for (int i = 0; i < j_.candidates; ++i) {
       // a little on top, since not every sample is as long as the pilot was
-      const double wanted = (1.03 * double(j_.hot_fill_ns) - double(c_.overhead_ns)) / std::max(launch_ns, 1.0);
+      const double wanted = (1.03 * double(j_.hot_fill_ns) - double(c_.overhead_ns)) / fastest(group(i), launch_ns);
       launches_[i] = std::max(1, int(std::min<double>(j_.hot_max_launches, std::ceil(wanted))));
     }
   }
@@ -328,10 +345,12 @@ class Problem {
       if (entry_[i] >= 0) templates.push_back(i);
     return templates;
   }
-  int64_t shortest_of(const std::vector<int>& candidates, const std::vector<int64_t>& elapsed_ns) const {
-    int64_t shortest = INT64_MAX;
+  // The shortest time among those that still live.
+  template <class T>
+  double fastest(const std::vector<int>& candidates, const std::vector<T>& time_ns) const {
+    double shortest = INFINITY;
     for (int i : candidates)
-      if (alive(i)) shortest = std::min(shortest, elapsed_ns[i]);
+      if (alive(i)) shortest = std::min(shortest, double(time_ns[i]));
     return shortest;
   }
 
@@ -434,7 +453,8 @@ int ta_sample(void* context, int turns, const int* turn, int64_t* elapsed_ns, co
   });
 }
 
-// Elapsed time in ns of event pairs with nothing between them, or with the launch of a kernel that does nothing.
+// Elapsed time in ns of event pairs with nothing between them, or with launches of a kernel that does nothing. Returns as
+// ta_sample.
 int ta_empty_intervals(void* context, int launches, int count, int64_t* elapsed_ns) {
   return guarded(context, [&](Context& c) {
     c.clock.reset(true);
@@ -446,7 +466,7 @@ int ta_empty_intervals(void* context, int launches, int count, int64_t* elapsed_
     }
     TA_CHECK(cudaGetLastError());
     c.clock.finish();
-    return 0;
+    return c.clock.expired() ? 1 : 0;
   });
 }
 

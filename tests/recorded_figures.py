@@ -1,0 +1,125 @@
+"""What the committed recordings of `lowbit-random` say about the clock that made them, for docs/measuring.md.
+
+Speed, noise, drift, ceilings, and how much of a speedup the cost of an interval hides.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from tilearena import dataset
+from tilearena.dataset import Floats, Recording
+from tilearena.figures import judge
+from tilearena.score import rank
+
+DEVICE = "nvidia-h200"
+
+
+def recordings(root: Path) -> Iterator[tuple[str, Recording, Recording | None]]:
+    """``s8 cold``, the recording, and its repeat if there is one."""
+    for dtype in ("s8", "b1", "s4"):
+        for protocol in ("cold", "hot"):
+            paths = [
+                dataset.find_path(root, DEVICE, "lowbit-random", "paper9", dtype, protocol, repeat=repeat)
+                for repeat in (False, True)
+            ]
+            found = [dataset.read(path) if path.is_file() else None for path in paths]
+            if found[0] is not None:
+                yield f"{dtype} {protocol}", found[0], found[1]
+
+
+def speed_row(name: str, recording: Recording) -> list[str]:
+    """Rows a second, and how far the sum of all timed launches is from the time that it took."""
+    header, table = recording.header, recording.table
+    timed_s = sum(sum(samples) for samples in recording.rows["elapsed_ns"].to_pylist()) * 1e-9
+    rows = table.time_ns.size
+    return [
+        name,
+        str(rows),
+        str(len(recording.rows)),
+        f"{header.wall_time_s:.1f}",
+        f"{rows / header.wall_time_s:,.0f}",
+        f"{timed_s:.1f}",
+        f"{timed_s / header.wall_time_s:.0%}",
+    ]
+
+
+def trust_row(name: str, recording: Recording, repeat: Recording | None) -> list[str]:
+    """Noise floor, drift of the anchors, power, and the ceilings."""
+    header = recording.header
+    drifts = [one.drift for one in header.anchors if one.drift is not None]
+    power = [batch.telemetry.power_w.max for batch in header.batches if batch.telemetry.power_w]
+    slowest = [batch.telemetry.sm_clock_mhz.min for batch in header.batches if batch.telemetry.sm_clock_mhz]
+    cells = [
+        name,
+        "-" if header.noise_floor is None else f"{header.noise_floor:.2%}",
+        ", ".join(f"{drift:+.2%}" for drift in drifts) or "-",
+        f"{max(power):.0f} W" if power else "-",
+        f"{min(slowest):.0f} MHz" if slowest else "-",
+    ]
+    if repeat is None:
+        return [*cells, "-", "-", "-"]
+    table = recording.table
+    ranked = rank(table.time_ns)[:, :1]
+    means = judge(table, ranked, repeat=repeat.table, noise_floor=None, constant_picks=None, vendor_ns=None).means
+    figures = [float(np.nanmean(means[f"ceiling_{key}"])) for key in ("top1", "top2", "regret_mean")]
+    return [*cells, f"{figures[0]:.2%}", f"{figures[1]:.2%}", f"{figures[2]:.3%}"]
+
+
+def ratio_row(name: str, recording: Recording, empty_kernel_ns: float) -> list[str]:
+    """The best template over the default and over cuBLASLt, as measured and less what an interval adds to a launch."""
+    header = recording.header
+    assert header.clock is not None
+    adds_ns = header.clock.empty_launch_ns - empty_kernel_ns
+    ids = [candidate.id for candidate in header.candidates]
+    cells = [name, f"{adds_ns / 1e3:.2f} us"]
+    for other in (header.default, ids.index("cublaslt") if "cublaslt" in ids else None):
+        if other is None:
+            cells += ["-", "-"]
+            continue
+        for added_ns in (0.0, adds_ns):
+            time_ns = less(recording, added_ns)
+            best = time_ns[:, : len(recording.templates)].min(axis=1)
+            ratio = np.log(time_ns[:, other] / best)
+            cells.append(f"{np.exp(ratio[np.isfinite(ratio)].mean()):.3f}x")
+    return cells
+
+
+def less(recording: Recording, adds_ns: float) -> Floats:
+    """Times [P, C] of one launch, less its share of what an interval adds; inf where failed."""
+    columns = [recording.column_ns(i) for i in range(len(recording.header.candidates))]
+    count = len(recording.header.candidates)
+    launches = recording.rows["launches"].to_numpy().reshape(-1, count)
+    order = recording.rows["candidate"].to_numpy().reshape(-1, count)
+    assert (order == np.arange(count)).all()
+    return np.stack(columns, axis=1) - adds_ns / np.maximum(launches, 1)
+
+
+def tables(root: Path, empty_kernel_ns: float) -> str:
+    """All three tables."""
+    found = list(recordings(root))
+    first = found[0][1].header
+    lines = [
+        f"{first.device.product}, driver {first.device.driver}, {first.started_at[:10]}; `lowbit-random`, `paper9`.",
+        "",
+        *_table(
+            ("", "rows of templates", "all rows", "seconds", "rows of templates a second", "in timed intervals, s", ""),
+            [speed_row(name, recording) for name, recording, _ in found],
+        ),
+        "",
+        *_table(
+            ("", "noise floor", "drift", "most power", "lowest SM clock", "ceiling top1", "top2", "regret"),
+            [trust_row(name, recording, repeat) for name, recording, repeat in found],
+        ),
+        "",
+        *_table(
+            ("", "an interval adds", "best / default", "less that", "best / cuBLASLt", "less that"),
+            [ratio_row(name, recording, empty_kernel_ns) for name, recording, _ in found],
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _table(head: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]

@@ -1,0 +1,41 @@
+"""Which recordings may serve together for a score."""
+
+import re
+
+import pytest
+
+from tilearena.errors import RecordingError
+from tilearena.judge import Sources
+
+
+def test_repeat_of_other_candidates_is_no_ceiling(arena):
+    path = arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=1, repeat=True, vendor=1.1)
+    sentence = (
+        f"{path}: the repeat has other candidates than the recording (cublaslt): "
+        "record it again with the same options and tools"
+    )
+    with pytest.raises(RecordingError, match=f"^{re.escape(sentence)}$"):
+        Sources.open(arena.root, arena.key("lowbit-random", "s8"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "names"),
+    [
+        ({"cuda": "13.0"}, "cuda"),
+        ({"cuda": "12.8", "cublaslt": "121000"}, "cublaslt"),
+        ({"cutlass": "4.1"}, "cuda, cutlass"),
+    ],
+)
+def test_repeat_of_kernels_of_other_tools_is_no_ceiling(arena, versions, names):
+    shapes = arena.shapes(40, seed=0)
+    arena.record("lowbit-random", "s8", shapes, versions={"cuda": "12.8"})
+    arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True, versions=versions)
+    with pytest.raises(RecordingError, match=rf"the repeat has other versions than the recording \({names}\)"):
+        Sources.open(arena.root, arena.key("lowbit-random", "s8"))
+
+
+def test_repeat_by_another_tilearena_is_a_ceiling(arena):
+    shapes = arena.shapes(40, seed=0)
+    arena.record("lowbit-random", "s8", shapes, versions={"cuda": "12.8", "tilearena": "1"})
+    arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True, versions={"tilearena": "2", "cuda": "12.8"})
+    assert Sources.open(arena.root, arena.key("lowbit-random", "s8")).repeat is not None
