@@ -59,6 +59,10 @@ class Case:
         """Whether all problems are finished."""
         return len(self.rows) == len(self.problems)
 
+    def troubled(self, i: int) -> bool:
+        """Whether problem ``i`` was examined."""
+        return bool(self.fruitless[i] or self.failed[i])
+
     def launched(self, i: int, barred: Collection[int]) -> tuple[int, ...]:
         """The candidates of problem ``i`` that are launched."""
         return tuple(c for c in self.which[i] if c not in self.failed[i] and c not in barred)

@@ -19,15 +19,26 @@ from tilearena.records import Measurement, Problem, Protocol
 from tilearena.runner import Failure, Runner
 
 
-def measure_problem(runner: Runner, problem: Problem, protocol: Protocol, which: Sequence[int]) -> list[Measurement]:
+def measure_problem(
+    runner: Runner,
+    problem: Problem,
+    protocol: Protocol,
+    which: Sequence[int],
+    following: tuple[Problem, Sequence[int]] | None = None,
+) -> list[Measurement]:
     """Prove and time some candidates on one problem; one Measurement for each of ``which``, in that order.
 
+    ``following`` is the problem that will be measured next under the same protocol, and its candidates.
+
     Raises:
-        DeviceFailedError: the GPU failed; nothing more can run in this process.
+        DeviceFailedError: the GPU failed, perhaps under the proof of the following problem; nothing more can run in
+            this process.
     """
     race = Race(runner, problem, protocol, which)
     race.screen()
     contenders = race.contenders()
+    if following is not None:
+        runner.announce(following[0], protocol, following[1])
     race.final(contenders)
     if late := race.latecomers(contenders):
         race.final(sorted([*contenders, *late]))

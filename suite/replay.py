@@ -55,6 +55,9 @@ class ReplayRunner:
             self._left[candidate] = list(row.elapsed_ns)[0 if protocol.screen_rounds else self._screens[candidate] :]
         return Begun(launches, failures)
 
+    def announce(self, problem: Problem, protocol: TimingProtocol, which: Sequence[int]) -> None:
+        """Nothing can be prepared."""
+
     def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
         """See `tilearena.runner.Runner.sample`.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from tilearena import abi, space
 from tilearena.abi import pointer
@@ -40,6 +41,18 @@ class Begun:
     failures: dict[int, Failure]
 
 
+@dataclass
+class _Prepared:
+    """A problem as the library gets it; ``under_way`` once its proof runs while another one's samples are read."""
+
+    key: tuple[Problem, TimingProtocol, tuple[int, ...], int, bool]
+    which: list[int]
+    failures: dict[int, Failure]
+    job: abi.Job
+    entry: npt.NDArray[np.int32]  # that ``job`` points to
+    under_way: bool = False
+
+
 class Runner(Protocol):
     """Proves and times candidates, one problem after the other. A GPU and the replay of a recording look the same."""
 
@@ -59,6 +72,9 @@ class Runner(Protocol):
         Raises:
             DeviceFailedError: the GPU failed; nothing more can run in this process.
         """
+
+    def announce(self, problem: Problem, protocol: TimingProtocol, which: Sequence[int]) -> None:
+        """Say what will begin next: its proof may run while the next samples are read, and the GPU need not wait."""
 
     def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
         """Time the candidates in ``order``, one sample a turn.
@@ -125,6 +141,7 @@ class GpuRunner:
         if self._lib.ta_gpus() < 0:
             raise NoGpuError(self._message())
         self.device, self.default, self.retakes = device, default, 0
+        self._next: _Prepared | None = None
         self.versions = dict(library.versions) | {"kernels": library.sources}
         self._failures = {failure.id: failure.reason for failure in library.failures}
         entries = {self._lib.ta_id(i).decode(): i for i in range(self._lib.ta_count())}
@@ -203,11 +220,30 @@ class GpuRunner:
             launches: in one sample of each candidate, for comparisons with other clocks; 0: what the protocol says.
             held: whether the stream is held while a batch is enqueued; profilers that serialise kernels cannot have it.
         """
-        failures = {i: f for i in which if (f := self._refusal(problem, i))}
-        self._problem, self._which = problem, [i for i in which if i not in failures]
-        if not self._which:
+        key = (problem, protocol, tuple(which), launches, held)
+        ready = self._next is not None and self._next.under_way and self._next.key == key
+        self._now, self._next = self._next if ready and self._next else self._prepare(*key), None
+        failures = self._now.failures
+        if not self._now.which:
             return Begun({}, failures)
-        entry = np.array([self._entry[i] for i in self._which], dtype=np.int32)
+        proof = abi.Proof.of(len(self._now.which))
+        job = None if ready else ctypes.byref(self._now.job)
+        self._check(self._lib.ta_begin(self._context, job, proof.reference))
+        wrong = self._wrong(proof)
+        right = {i: int(n) for i, n in zip(self._now.which, proof.launches, strict=True) if i not in wrong}
+        return Begun(right, failures | wrong)
+
+    def announce(self, problem: Problem, protocol: TimingProtocol, which: Sequence[int]) -> None:
+        """See `Runner.announce`."""
+        prepared = self._prepare(problem, protocol, tuple(which), 0, True)
+        self._next = prepared if prepared.which else None
+
+    def _prepare(
+        self, problem: Problem, protocol: TimingProtocol, which: tuple[int, ...], launches: int, held: bool
+    ) -> "_Prepared":
+        failures = {i: f for i in which if (f := self._refusal(problem, i))}
+        alive = [i for i in which if i not in failures]
+        entry = np.array([self._entry[i] for i in alive], dtype=np.int32)
         job = abi.Job(
             bits=BITS[problem.dtype],
             xor_popc=problem.bit_op == "xor",
@@ -225,11 +261,7 @@ class GpuRunner:
             seed=int(fingerprint([protocol.seed, problem.m, problem.n, problem.k]), 16),
             externals=self._callbacks,
         )
-        proof = abi.Proof.of(len(entry))
-        self._check(self._lib.ta_begin(self._context, ctypes.byref(job), proof.reference))
-        wrong = self._wrong(proof)
-        right = {i: int(n) for i, n in zip(self._which, proof.launches, strict=True) if i not in wrong}
-        return Begun(right, failures | wrong)
+        return _Prepared((problem, protocol, which, launches, held), alive, failures, job, entry)
 
     def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
         """See `Runner.sample`. What was taken while a hold of the stream expired is no sample and is taken again.
@@ -238,30 +270,33 @@ class GpuRunner:
             DeviceFailedError: an illegal address, say; nothing more can run in this process.
             OverloadedError: the hold expired every time.
         """
-        position = {candidate: p for p, candidate in enumerate(self._which)}
+        position = {candidate: p for p, candidate in enumerate(self._now.which)}
         turns = np.array([position[i] for i in order], dtype=np.int32)
         elapsed_ns = np.zeros(len(turns), dtype=np.int64)
-        proof = abi.Proof.of(len(self._which))
+        proof = abi.Proof.of(len(self._now.which))
         for attempt in range(ATTEMPTS):
             self.retakes += attempt > 0
-            if not self._check(
-                self._lib.ta_sample(
-                    self._context,
-                    len(turns),
-                    pointer(turns, ctypes.c_int),
-                    pointer(elapsed_ns, ctypes.c_int64),
-                    proof.reference,
-                )
-            ):
+            following = None
+            if self._next is not None and not self._next.under_way:
+                following, self._next.under_way = ctypes.byref(self._next.job), True
+            code = self._lib.ta_sample(
+                self._context,
+                len(turns),
+                pointer(turns, ctypes.c_int),
+                pointer(elapsed_ns, ctypes.c_int64),
+                proof.reference,
+                following,
+            )
+            if not self._check(code):
                 return elapsed_ns.tolist(), self._wrong(proof)
         raise OverloadedError(
-            f"launching took longer than 0.5 s {ATTEMPTS} times at {self._problem!r}; is the machine overloaded?"
+            f"launching took longer than 0.5 s {ATTEMPTS} times at {self._now.key[0]!r}; is the machine overloaded?"
         )
 
     def _check(self, code: int) -> int:
         if code >= 0:
             return code
-        p = self._problem
+        p = self._now.key[0]
         raise DeviceFailedError(f"the GPU failed at {p.m}x{p.n}x{p.k} {p.dtype}: {self._message()}")
 
     def _refusal(self, problem: Problem, candidate: int) -> Failure | None:
@@ -280,7 +315,7 @@ class GpuRunner:
 
     def _wrong(self, proof: abi.Proof) -> dict[int, Failure]:
         found = {}
-        for i, outcome, detail in zip(self._which, proof.outcome.tolist(), proof.detail.tolist(), strict=True):
+        for i, outcome, detail in zip(self._now.which, proof.outcome.tolist(), proof.detail.tolist(), strict=True):
             if outcome:
                 status, sentence = _OUTCOMES[outcome]
                 reason = sentence.format(detail)

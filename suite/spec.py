@@ -30,11 +30,11 @@ Rounds = dict[Dtype, Annotated[int, Field(ge=1, le=64)]]
 #: Fresh samples of a contender. Cold ones are of one launch each, so they scatter more. s4 takes fewer: where it is
 #: emulated a launch takes ten times as long.
 DEFAULT_ROUNDS: dict[ProtocolName, Rounds] = {
-    "cold": {"s8": 12, "s4": 3, "b1": 12},
+    "cold": {"s8": 16, "s4": 3, "b1": 16},
     "hot": {"s8": 6, "s4": 3, "b1": 6},
 }
 #: Samples of the default template, its control and the vendor's kernels where they are no contenders.
-REFERENCE_ROUNDS: dict[ProtocolName, int] = {"cold": 12, "hot": 3}
+REFERENCE_ROUNDS: dict[ProtocolName, int] = {"cold": 16, "hot": 3}
 #: Of the screen, see `tilearena.race`; docs/measuring.md has what it would miss.
 SCREEN_ROUNDS: dict[ProtocolName, Rounds] = {
     "cold": {"s8": 3, "s4": 1, "b1": 3},
@@ -57,7 +57,7 @@ class Workload(YamlRecord):
     )
     rounds: dict[ProtocolName, Rounds] = Field(
         default=DEFAULT_ROUNDS,
-        description="Samples of a contender's time, by protocol and dtype; where not given 12 (cold) and 6 (hot), "
+        description="Samples of a contender's time, by protocol and dtype; where not given 16 (cold) and 6 (hot), "
         "and 3 for s4.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the operands and of the order of launches.")

@@ -70,13 +70,16 @@ class Link:
 
 def measure(link: Link, runner: Runner, work: Work) -> None:
     """Measure all problems, or try each candidate of theirs alone."""
-    for i, (problem, which) in enumerate(zip(work.problems, work.which, strict=True)):
+    jobs = list(zip(work.problems, work.which, strict=True))
+    for i, (problem, which) in enumerate(jobs):
+        following = next((job for job in jobs[i + 1 :] if job[1]), None)
         if work.alone:
             for candidate in which:
                 link.say(Trying(problem=i, candidate=candidate))
                 measure_problem(runner, problem, work.protocol, [candidate])
         before = runner.retakes
-        rows = measure_problem(runner, problem, work.protocol, which) if which and not work.alone else []
+        timed = which and not work.alone
+        rows = measure_problem(runner, problem, work.protocol, which, following) if timed else []
         link.say(Rows.model_construct(problem=i, rows=tuple(rows), retakes=runner.retakes - before))
 
 

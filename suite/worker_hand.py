@@ -177,9 +177,12 @@ class WorkerHand:
 
     def _go_on(self, case: Case, order: Order, stop: threading.Event, done: Done) -> None:
         first = len(case.rows)
-        which = tuple(case.launched(i, self._barred) for i in range(first, len(case.problems)))
+        # the proof of the next problem may run already: where there was trouble, a problem goes alone
+        last = first + 1 if case.troubled(first) else len(case.problems)
+        which = tuple(case.launched(i, self._barred) for i in range(first, last))
         case.at = Trying(problem=first)
-        for said in self._work(Work(problems=case.problems[first:], protocol=order.protocol, which=which), stop):
+        work = Work(problems=case.problems[first:last], protocol=order.protocol, which=which)
+        for said in self._work(work, stop):
             if isinstance(said, Trying):
                 case.at = Trying(problem=first + said.problem)
                 if case.attempt == 1 and not case.rows and not said.warm_up:
@@ -192,7 +195,7 @@ class WorkerHand:
                 self._sampler.on = True
                 self._sampler.tick()
                 done(len(case.rows))
-                if case.whole:
+                if len(case.rows) == last:
                     return
 
     def _examine(self, case: Case, order: Order, stop: threading.Event) -> None:

@@ -63,7 +63,8 @@ def our_pass(name: ProtocolName, seed: int) -> Pass:
         which = range(len(runner.candidates))
         rows = []
         for p, problem in enumerate(problems):
-            rows += measure_problem(runner, problem, protocol, which)
+            following = (problems[p + 1], which) if p + 1 < len(problems) else None
+            rows += measure_problem(runner, problem, protocol, which, following)
             progress(name, p, len(problems))
         screens = [protocol.screen_rounds if c.origin == "template" else 0 for c in runner.candidates]
         medians = median_time_ns(dataset.rows_from(rows), np.array(screens))

@@ -168,6 +168,9 @@ class StandInRunner:
         self._rng = {i: random.Random(f"{self._seed} {self._shape} {i}") for i in which}
         return Begun({i: self._launches for i in which if i not in failures}, failures)
 
+    def announce(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> None:
+        pass
+
     def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
         failures = {}
         for candidate in set(order):

@@ -61,6 +61,9 @@ class FormulaRunner:
         self.launches = launches or (5 if protocol.name == "hot" else 1)
         return Begun(dict.fromkeys(which, self.launches), {})
 
+    def announce(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> None:
+        pass
+
     def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
         out = []
         for template in order:

@@ -81,6 +81,16 @@ def test_faulting_kernel_is_one_failed_row_and_the_rest_is_measured(
     assert len(heard) == notices, heard
 
 
+def test_fault_of_the_next_problem_is_not_blamed_on_this_one(library: Path) -> None:
+    """The next problem's proof runs while this one's last samples are read."""
+    finished = measure(library, ["good", "illegal_address", "shared_memory"], [SMALL, LARGE, SMALL])
+    for candidate, status in enumerate([Status.OK, Status.LAUNCH_FAILED, Status.LAUNCH_FAILED, Status.OK]):
+        assert {row.status for row in by_candidate(finished.rows, candidate)} == {status}
+    assert [(row.m, row.candidate) for row in finished.rows] == [
+        (p.m, c) for p in (SMALL, LARGE, SMALL) for c in range(4)
+    ]
+
+
 def test_problem_that_does_not_fit_is_a_failed_row_each_and_the_rest_is_measured(library: Path) -> None:
     huge = Problem(dtype="s8", m=1 << 18, n=1 << 18, k=64)
     finished = measure(library, ["good", "wrong_element"], [SMALL, huge, LARGE])

@@ -16,7 +16,8 @@ from tilearena.spec import load_space, load_workload
 def header():
     """Of templates, the control and a vendor, with two screen rounds."""
     workload = load_workload("quick")
-    session = Session(workload, load_space("paper9"), workload.problems_for("s8"), workload.protocol("cold", "s8"))
+    protocol = workload.protocol("cold", "s8").model_copy(update={"screen_rounds": 2})
+    session = Session(workload, load_space("paper9"), workload.problems_for("s8"), protocol)
     return session.header([InProcessHand(StandInRunner(vendor=1.0))])
 
 

@@ -35,6 +35,9 @@ class Scripted:
         failures = {i: f for i, f in self._begin_failures.items() if i in which}
         return Begun({i: 10 + i for i in which if i not in failures}, failures)
 
+    def announce(self, problem, protocol, which):
+        pass
+
     def sample(self, order):
         self.orders.append(list(order))
         times = [self._times[i].pop(0) if len(self._times[i]) > 1 else self._times[i][0] for i in order]

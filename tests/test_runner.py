@@ -29,6 +29,7 @@ class FakeLibrary:
     def __init__(self, ids, codes=(), outcomes=None, after=None):
         self.ids, self.codes, self.outcomes, self.after = ids, list(codes), outcomes or {}, after or {}
         self.gpus, self.jobs, self.turns, self.context, self.closed = 1, [], [], 7, []
+        self.begun, self.announced = [], None
 
     def ta_gpus(self):
         return self.gpus
@@ -59,15 +60,21 @@ class FakeLibrary:
         return 0
 
     def ta_begin(self, context, job_pointer, proof):
-        job = job_pointer._obj
+        self.begun.append(job_pointer is not None)
+        self._take(job_pointer._obj if job_pointer is not None else self.announced)
+        self._report(proof._obj, self.outcomes, 1 if self.job.cold else 4)
+        return -1 if self.codes[:1] == [-1] else 0
+
+    def _take(self, job):
+        self.job = job
         names = ("m", "n", "k", "cold", "held", "bits", "seed", "xor_popc", "launches")
         self.entries = job.entry[: job.candidates]
         self.externals = job.externals
         self.jobs.append({"entries": self.entries, **{name: getattr(job, name) for name in names}})
-        self._report(proof._obj, self.outcomes, 1 if job.cold else 4)
-        return -1 if self.codes[:1] == [-1] else 0
 
-    def ta_sample(self, context, count, turns, elapsed_ns, proof):
+    def ta_sample(self, context, count, turns, elapsed_ns, proof, following):
+        if following is not None:
+            self.announced = following._obj
         self.turns.append(turns[:count])
         for t in range(count):
             elapsed_ns[t] = 1000 * (self.entries[turns[t]] + 4) + t
@@ -288,6 +295,34 @@ def test_exception_of_an_external_is_a_failed_launch_with_its_message(open_runne
     direct, vendor = measure_problem(runner, PROBLEM, COLD, [10, 11])
     assert (direct.status, direct.reason) == (Status.LAUNCH_FAILED, "cuBLASLt's call failed (status 13)")
     assert (vendor.status, vendor.reason) == (Status.LAUNCH_FAILED, "the vendor's call failed: cuBLAS is missing")
+
+
+def test_announced_problem_is_proved_while_the_next_samples_are_read(open_runner):
+    other = PROBLEM.model_copy(update={"k": 224})
+    runner, library = open_runner(
+        FakeLibrary([t.id for t in reversed(TEMPLATES)], codes=[1, 0, 0]), problems=[PROBLEM, other]
+    )
+    runner.begin(PROBLEM, COLD, [0, 1])
+    runner.announce(other, COLD, [2])
+    assert runner.sample([0, 1]) == ([1000 * (entry_of(0) + 4), 1000 * (entry_of(1) + 4) + 1], {})
+    # the samples that were taken again did not announce it once more
+    assert (library.announced.k, runner.retakes) == (224, 1)
+    assert runner.begin(other, COLD, [2]).launches == {2: 1}
+    assert library.begun == [True, False]
+    assert runner.sample([2]) == ([1000 * (entry_of(2) + 4)], {})
+
+
+def test_announced_problem_that_does_not_come_is_forgotten(open_runner):
+    other = PROBLEM.model_copy(update={"k": 224})
+    runner, library = open_runner(problems=[PROBLEM, other])
+    runner.begin(PROBLEM, COLD, [0])
+    runner.announce(other, COLD, [2])
+    runner.sample([0])
+    runner.begin(PROBLEM, COLD, [0])
+    assert library.begun == [True, True]
+    runner.announce(other, COLD, [2])  # no samples follow, so it is not under way
+    runner.begin(other, COLD, [2])
+    assert library.begun == [True] * 3
 
 
 def test_seed_of_the_weights_is_of_the_problem_and_the_protocol(open_runner):

@@ -147,13 +147,13 @@ def test_protocol_takes_rounds_and_seed_from_the_workload(tmp_path):
     workload = load_workload(write(tmp_path, BASE + "seed: 9\n"))
     hot = workload.protocol("hot", "s8")
     assert (hot.name, hot.rounds, hot.seed) == ("hot", 4, 9)
-    assert workload.protocol("cold", "s8").rounds == 12
+    assert workload.protocol("cold", "s8").rounds == 16
 
 
 @pytest.mark.parametrize(
     ("name", "dtype", "screen", "rounds", "reference", "margin"),
     [
-        ("cold", "s8", 3, 12, 12, 0.10), ("cold", "s4", 1, 3, 3, 0.10), ("cold", "b1", 3, 12, 12, 0.10),
+        ("cold", "s8", 3, 16, 16, 0.10), ("cold", "s4", 1, 3, 3, 0.10), ("cold", "b1", 3, 16, 16, 0.10),
         ("hot", "s8", 2, 6, 3, 0.05), ("hot", "s4", 1, 3, 3, 0.05), ("hot", "b1", 2, 6, 3, 0.05),
     ],
 )  # fmt: skip

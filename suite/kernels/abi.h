@@ -4,8 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-#define TA_ABI_VERSION 3
-
 // D[m, n] (s32, row-major) = A[m, k] (row-major) x B[k, n] (column-major); both operands are contiguous along k.
 struct ta_gemm {
   int m, n, k;

@@ -55,7 +55,7 @@ class Clock {
 
   // Between reset() and finish() samples are collected; their times are there after finish().
   void reset(bool held) {
-    held_ = held, expired_ = false, current_ = 0, limit_ = kFirstBatch;
+    held_ = held, expired_ = false, current_ = 0, limit_ = held ? kFirstBatch : kBatch;
     for (Bank& bank : banks_) bank.targets.clear(), bank.enqueued = 0, bank.closed = bank.running = false;
   }
   // Makes room for so many operations in the current batch, and holds the stream if it is the batch's first.
@@ -75,11 +75,20 @@ class Clock {
     TA_CHECK(cudaEventRecord(bank.events[2 * bank.targets.size() + 1], stream_));
     bank.targets.push_back(elapsed_ns);
   }
+  // Lets the current batch run, and goes on with the other one.
+  void release() {
+    Bank& bank = banks_[current_];
+    if (!bank.enqueued) return;
+    TA_CHECK(cudaEventRecord(bank.done, stream_));
+    bank.gate->open = 1;
+    bank.running = true;
+    current_ = 1 - current_, limit_ = limit_ < kBatch / 2 ? 2 * limit_ : kBatch;
+    collect(banks_[current_]);
+  }
   void finish() {
     release();
     collect(banks_[current_]);
     collect(banks_[1 - current_]);
-    TA_CHECK(cudaStreamSynchronize(stream_));
   }
   // What an interval adds to the launches in it: of kernels that do nothing, one launch and three tell.
   int64_t overhead_ns() {
@@ -116,15 +125,6 @@ class Clock {
     int enqueued = 0;
     bool closed = false, running = false;
   };
-  void release() {
-    Bank& bank = banks_[current_];
-    if (!bank.enqueued) return;
-    TA_CHECK(cudaEventRecord(bank.done, stream_));
-    bank.gate->open = 1;
-    bank.running = true;
-    current_ = 1 - current_, limit_ = limit_ < kBatch / 2 ? 2 * limit_ : kBatch;
-    collect(banks_[current_]);
-  }
   void collect(Bank& bank) {
     if (!bank.running) return;
     TA_CHECK(cudaEventSynchronize(bank.done));

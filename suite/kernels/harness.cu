@@ -22,6 +22,7 @@ extern "C" const int ta_entry_count;
 namespace tilearena {
 namespace {
 
+constexpr int kAbiVersion = 4;  // of what abi.py declares
 constexpr int64_t kAlign = 256;
 constexpr int64_t kGuardBytes = 4096;
 constexpr int kMaxWeights = 1 << 20;
@@ -45,22 +46,59 @@ struct Ring {
   }
 };
 
+// What a problem's checks found: written on the device, and copied behind all that was enqueued before.
+class Verdicts {
+ public:
+  ~Verdicts() {
+    cudaFree(device_), cudaFreeHost(host_);
+    if (copied_) cudaEventDestroy(copied_);
+  }
+  void reserve(int count) {
+    if (!copied_) TA_CHECK(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming));
+    if (count <= capacity_) return;
+    TA_CHECK(cudaFree(device_));
+    TA_CHECK(cudaFreeHost(host_));
+    device_ = host_ = nullptr, capacity_ = 0;
+    TA_CHECK(cudaMalloc(&device_, count * sizeof(Verdict)));
+    TA_CHECK(cudaHostAlloc(&host_, count * sizeof(Verdict), cudaHostAllocDefault));
+    capacity_ = count;
+  }
+  Verdict* device(int i) { return device_ + i; }
+  void clear(cudaStream_t stream) { TA_CHECK(cudaMemsetAsync(device_, 0, capacity_ * sizeof(Verdict), stream)); }
+  void copy(cudaStream_t stream) {
+    TA_CHECK(cudaMemcpyAsync(host_, device_, capacity_ * sizeof(Verdict), cudaMemcpyDeviceToHost, stream));
+    TA_CHECK(cudaEventRecord(copied_, stream));
+  }
+  const Verdict* wait() {
+    TA_CHECK(cudaEventSynchronize(copied_));
+    return host_;
+  }
+
+ private:
+  int capacity_ = 0;
+  Verdict *device_ = nullptr, *host_ = nullptr;
+  cudaEvent_t copied_ = nullptr;
+};
+
 class Problem;
 
 struct Context {
   Partition partition;  // first, so that it is the last to go
   CublasLt cublaslt;
   cudaStream_t stream = nullptr;
-  Clock clock;
+  Clock clock, proof_clock;
   Ring operands, outputs;
-  uint64_t *weights = nullptr, *x = nullptr, *constant = nullptr, *y = nullptr;
-  int64_t x_capacity = 0, y_capacity = 0;
-  Verdict* verdicts = nullptr;
-  int64_t verdict_capacity = 0;
+  uint64_t *weights = nullptr, *x = nullptr, *constant = nullptr;
+  int64_t x_capacity = 0;
+  // of a problem and of the next one, which take turns
+  uint64_t* y[2] = {};
+  int64_t y_capacity[2] = {};
+  Verdicts verdicts[2];
+  int side = 0;
+  std::unique_ptr<Problem> problem, next;
   int64_t idle = 0;         // bytes of other operands that a cold operand has waited for
   int64_t overhead_ns = 0;  // what an interval adds to the launches in it
   std::set<int> loaded;     // entries that were launched before
-  std::unique_ptr<Problem> problem;
 
   ~Context();
 };
@@ -96,6 +134,7 @@ void open(Context& c, const ta_options& o) {
   do_nothing<<<1, 32, 0, c.stream>>>();
   TA_CHECK(cudaGetLastError());
   c.clock.open(c.stream);
+  c.proof_clock.open(c.stream);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     c.overhead_ns = c.clock.overhead_ns();
     if (!c.clock.expired()) break;
@@ -113,25 +152,60 @@ class Problem {
  public:
   Problem(Context& c, const ta_job& job)
       : c_(c), j_(job), entry_(job.entry, job.entry + job.candidates), launches_(job.candidates, 1),
-        outcome_(job.candidates, TA_OK), detail_(job.candidates, 0) {
+        outcome_(job.candidates, TA_OK), first_ns_(job.candidates, 0), detail_(job.candidates, 0),
+        twin_(job.candidates, -1), side_(c.side ^= 1), verdicts_(c.verdicts[side_]) {
+    verdicts_.reserve(j_.candidates);
     words_ = int(int64_t(j_.k) * j_.bits / 32);
     output_bytes_ = int64_t(j_.m) * j_.n * 4;
-    reserve(c_.verdicts, c_.verdict_capacity, j_.candidates);
     reserve(c_.x, c_.x_capacity, j_.k);
-    reserve(c_.y, c_.y_capacity, j_.m);
+    reserve(c_.y[side_], c_.y_capacity[side_], j_.m);
   }
 
-  // Proves every candidate and settles how often each is launched in one sample.
+  // Enqueues the proof: every candidate computes the same product into poisoned memory; all of D and both guard bands are
+  // checked. The stream is not held: the first launch of a kernel loads it, which may wait for the stream.
+  void prove() {
+    verdicts_.clear(c_.stream);
+    hot_ = operands();
+    hot_d_ = output();
+    for (int i = 0; i < j_.candidates; ++i)
+      if (c_.loaded.insert(entry_[i]).second) launch(i, hot_, hot_d_, 1);  // the first launch loads the kernel
+    c_.proof_clock.reset(false);
+    c_.proof_clock.reserve(5);
+    expect(hot_);
+    char* slot = reinterpret_cast<char*>(hot_d_) - kGuardBytes;
+    for (int i = 0; i < j_.candidates; ++i) {
+      for (int j = 0; j < i && entry_[i] >= 0; ++j)
+        if (entry_[j] == entry_[i]) twin_[i] = j;  // the control is the default's kernel, which is proved already
+      if (twin_[i] >= 0 || !alive(i)) continue;
+      c_.proof_clock.reserve(8);
+      TA_CHECK(cudaMemsetAsync(slot, kPoison & 0xff, output_bytes_ + 2 * kGuardBytes, c_.stream));
+      c_.proof_clock.start();
+      launch(i, hot_, hot_d_, 1);
+      c_.proof_clock.stop(&first_ns_[i]);
+      if (!alive(i)) continue;
+      check(hot_d_, verdicts_.device(i));
+      check_guards<<<4, kThreads, 0, c_.stream>>>(reinterpret_cast<uint32_t*>(slot),
+                                                  reinterpret_cast<uint32_t*>(slot + kGuardBytes + output_bytes_),
+                                                  kGuardBytes / 4, verdicts_.device(i));
+      TA_CHECK(cudaGetLastError());
+      if (int64_t(j_.m) * j_.n * j_.k <= j_.reference_macs) check_directly(hot_, hot_d_, verdicts_.device(i));
+    }
+    c_.proof_clock.release();
+    verdicts_.copy(c_.stream);
+  }
+
+  // Once the proof is enqueued: waits for it, and settles how often each candidate is launched in one sample.
   void begin() {
-    std::vector<int64_t> first_ns(j_.candidates, 0);
-    prove(first_ns);
+    conclude();
     if (j_.launches > 0) std::fill(launches_.begin(), launches_.end(), j_.launches);
-    else if (!j_.cold) choose_launches(first_ns);
+    else if (!j_.cold) choose_launches(first_ns_);
   }
 
   // One sample a turn; false if a hold expired. The output of each candidate's last turn is checked: cold ones that stay
-  // intact until the end after all samples, hot ones (all in one place) and large ones between samples.
-  bool sample(int turns, const int* turn, int64_t* elapsed_ns) {
+  // intact until the end after all samples, hot ones (all in one place) and large ones between samples. `meanwhile` is
+  // called when all is enqueued and released: what it enqueues runs while the samples are read.
+  template <class F>
+  bool sample(int turns, const int* turn, int64_t* elapsed_ns, F meanwhile) {
     std::vector<int> last(j_.candidates, -1);
     for (int t = 0; t < turns; ++t) last[turn[t]] = t;
     int first_last = turns;
@@ -141,7 +215,7 @@ class Problem {
     const int64_t most = *std::max_element(launches_.begin(), launches_.end()) * (turns - first_last + 1);
     const int64_t slot = round_up(output_bytes_ + 2 * kGuardBytes, kAlign);
     const bool defer = j_.cold && most * slot <= c_.outputs.size && most * operand_slice() + c_.idle <= c_.operands.size;
-    clear_verdicts();
+    verdicts_.clear(c_.stream);
     std::vector<Operands> last_in(j_.candidates);
     std::vector<int32_t*> last_d(j_.candidates, nullptr);
     c_.clock.reset(j_.held);
@@ -166,8 +240,11 @@ class Problem {
         c_.clock.reserve(8);
         check_last(i, last_in[i], last_d[i]);
       }
+    c_.clock.release();
+    verdicts_.copy(c_.stream);
+    meanwhile();
     c_.clock.finish();
-    const std::vector<Verdict> verdicts = read_verdicts();
+    const Verdict* verdicts = verdicts_.wait();
     for (int i = 0; i < j_.candidates; ++i)
       if (alive(i) && verdicts[i].wrong_rows) outcome_[i] = TA_WRONG_AFTER, detail_[i] = int64_t(~verdicts[i].not_first);
     return !c_.clock.expired();
@@ -226,7 +303,8 @@ class Problem {
                                                          j_.n, words_, rows);
     if (Bits == 1 && j_.xor_popc)
       xor_weights<<<1, kThreads, 0, c_.stream>>>(c_.weights + offset(), c_.x, c_.constant, j_.n, j_.k);
-    times_vector<Bits><<<j_.m, kThreads, 0, c_.stream>>>(reinterpret_cast<uint32_t*>(in.a), c_.x, c_.constant, c_.y, words_);
+    times_vector<Bits><<<j_.m, kThreads, 0, c_.stream>>>(reinterpret_cast<uint32_t*>(in.a), c_.x, c_.constant, c_.y[side_],
+                                                       words_);
     TA_CHECK(cudaGetLastError());
   }
   void expect(const Operands& in) {
@@ -238,7 +316,7 @@ class Problem {
   int64_t offset() const { return int64_t(splitmix64(j_.seed) % uint64_t(kMaxWeights - j_.n + 1)); }
 
   void check(const int32_t* d, Verdict* verdict) {
-    check_rows<<<j_.m, kThreads, 0, c_.stream>>>(d, c_.weights + offset(), c_.y, j_.n, verdict);
+    check_rows<<<j_.m, kThreads, 0, c_.stream>>>(d, c_.weights + offset(), c_.y[side_], j_.n, verdict);
     TA_CHECK(cudaGetLastError());
   }
   void check_directly(const Operands& in, const int32_t* d, Verdict* verdict) {
@@ -256,40 +334,13 @@ class Problem {
     TA_CHECK(cudaGetLastError());
   }
 
-  // Every candidate computes the same product into poisoned memory; all of D and both guard bands are checked. The stream
-  // is not held: the first launch of a kernel loads it, which may wait for the stream.
-  void prove(std::vector<int64_t>& first_ns) {
-    clear_verdicts();
-    hot_ = operands();
-    hot_d_ = output();
-    for (int i = 0; i < j_.candidates; ++i)
-      if (c_.loaded.insert(entry_[i]).second) launch(i, hot_, hot_d_, 1);  // the first launch loads the kernel
-    c_.clock.reset(false);
-    c_.clock.reserve(5);
-    expect(hot_);
-    char* slot = reinterpret_cast<char*>(hot_d_) - kGuardBytes;
-    std::vector<int> twin(j_.candidates, -1);  // the control is the default's kernel, which is proved already
+  // Waits for the proof and says which candidates passed.
+  void conclude() {
+    c_.proof_clock.finish();
+    const Verdict* verdicts = verdicts_.wait();
     for (int i = 0; i < j_.candidates; ++i) {
-      for (int j = 0; j < i && entry_[i] >= 0; ++j)
-        if (entry_[j] == entry_[i]) twin[i] = j;
-      if (twin[i] >= 0 || !alive(i)) continue;
-      c_.clock.reserve(8);
-      TA_CHECK(cudaMemsetAsync(slot, kPoison & 0xff, output_bytes_ + 2 * kGuardBytes, c_.stream));
-      c_.clock.start();
-      launch(i, hot_, hot_d_, 1);
-      c_.clock.stop(&first_ns[i]);
-      if (!alive(i)) continue;
-      check(hot_d_, c_.verdicts + i);
-      check_guards<<<4, kThreads, 0, c_.stream>>>(reinterpret_cast<uint32_t*>(slot),
-                                                  reinterpret_cast<uint32_t*>(slot + kGuardBytes + output_bytes_),
-                                                  kGuardBytes / 4, c_.verdicts + i);
-      TA_CHECK(cudaGetLastError());
-      if (int64_t(j_.m) * j_.n * j_.k <= j_.reference_macs) check_directly(hot_, hot_d_, c_.verdicts + i);
-    }
-    c_.clock.finish();
-    const std::vector<Verdict> verdicts = read_verdicts();
-    for (int i = 0; i < j_.candidates; ++i) {
-      if (twin[i] >= 0) outcome_[i] = outcome_[twin[i]], detail_[i] = detail_[twin[i]], first_ns[i] = first_ns[twin[i]];
+      const int twin = twin_[i];
+      if (twin >= 0) outcome_[i] = outcome_[twin], detail_[i] = detail_[twin], first_ns_[i] = first_ns_[twin];
       if (!alive(i)) continue;
       const Verdict& v = verdicts[i];
       if (v.touched_guards) outcome_[i] = TA_GUARD_TOUCHED;
@@ -297,16 +348,6 @@ class Problem {
       else if (v.wrong_elements) outcome_[i] = TA_WRONG_ELEMENT;
       if (!alive(i)) detail_[i] = int64_t(~v.not_first);
     }
-  }
-  void clear_verdicts() {
-    TA_CHECK(cudaMemsetAsync(c_.verdicts, 0, j_.candidates * sizeof(Verdict), c_.stream));
-  }
-  std::vector<Verdict> read_verdicts() {
-    std::vector<Verdict> verdicts(j_.candidates);
-    TA_CHECK(cudaMemcpyAsync(verdicts.data(), c_.verdicts, verdicts.size() * sizeof(Verdict), cudaMemcpyDeviceToHost,
-                             c_.stream));
-    TA_CHECK(cudaStreamSynchronize(c_.stream));
-    return verdicts;
   }
 
   // Hot samples fill at least hot_fill_ns. All templates take as many launches as the fastest of them needs, so that what
@@ -356,13 +397,16 @@ class Problem {
 
   void check_last(int i, const Operands& in, int32_t* d) {
     if (j_.cold) expect(in);
-    check(d, c_.verdicts + i);
+    check(d, verdicts_.device(i));
   }
 
   Context& c_;
   const ta_job j_;
   std::vector<int> entry_, launches_, outcome_;
-  std::vector<int64_t> detail_;
+  std::vector<int64_t> first_ns_, detail_;
+  std::vector<int> twin_;
+  const int side_;
+  Verdicts& verdicts_;
   int words_;
   int64_t output_bytes_;
   Operands hot_{};
@@ -370,9 +414,9 @@ class Problem {
 };
 
 Context::~Context() {
-  problem.reset();
-  cudaFree(operands.base), cudaFree(outputs.base), cudaFree(weights), cudaFree(x), cudaFree(constant), cudaFree(y);
-  cudaFree(verdicts);
+  problem.reset(), next.reset();
+  cudaFree(operands.base), cudaFree(outputs.base), cudaFree(weights), cudaFree(x), cudaFree(constant);
+  cudaFree(y[0]), cudaFree(y[1]);
   if (stream) cudaStreamDestroy(stream);
 }
 
@@ -383,6 +427,7 @@ int guarded(void* context, F body) {
     return body(*static_cast<Context*>(context));
   } catch (const Failure&) {
     static_cast<Context*>(context)->clock.abandon();
+    static_cast<Context*>(context)->proof_clock.abandon();
     return -1;
   }
 }
@@ -394,7 +439,7 @@ using namespace tilearena;
 
 extern "C" {
 
-int ta_abi_version() { return TA_ABI_VERSION; }
+int ta_abi_version() { return kAbiVersion; }
 int ta_count() { return ta_entry_count; }
 const char* ta_id(int index) { return index >= 0 && index < ta_entry_count ? ta_entries[index].id : nullptr; }
 const char* ta_error() { return error_text.c_str(); }
@@ -433,21 +478,29 @@ void ta_close(void* context) { delete static_cast<Context*>(context); }
 // cublasLtGetVersion, 0 where it is not loaded.
 int64_t ta_cublaslt_version(void* context) { return static_cast<Context*>(context)->cublaslt.version(); }
 
-// Proves all candidates of a problem, which the next samples are of. 0, or -1: the device failed.
+// Proves all candidates of a problem, which the next samples are of; without a job the one that was announced to
+// ta_sample. 0, or -1: the device failed.
 int ta_begin(void* context, const ta_job* job, const ta_proof* proof) {
   return guarded(context, [&](Context& c) {
-    c.problem = std::make_unique<Problem>(c, *job);
+    c.problem = job ? std::make_unique<Problem>(c, *job) : std::move(c.next);
+    c.next.reset();
+    if (job) c.problem->prove();
     c.problem->begin();
     c.problem->report(*proof);
     return 0;
   });
 }
 
-// Takes a sample for each turn (an index into the job's candidates). 0; 1: a hold expired, so take them again; -1: the
-// device failed.
-int ta_sample(void* context, int turns, const int* turn, int64_t* elapsed_ns, const ta_proof* proof) {
+// Takes a sample for each turn (an index into the job's candidates). While they are read, the proof of the `next` problem
+// (null if there is none) runs already. 0; 1: a hold expired, so take them again, without announcing the next one once
+// more; -1: the device failed, perhaps under the next problem.
+int ta_sample(void* context, int turns, const int* turn, int64_t* elapsed_ns, const ta_proof* proof, const ta_job* next) {
   return guarded(context, [&](Context& c) {
-    const bool good = c.problem->sample(turns, turn, elapsed_ns);
+    const bool good = c.problem->sample(turns, turn, elapsed_ns, [&] {
+      if (!next) return;
+      c.next = std::make_unique<Problem>(c, *next);
+      c.next->prove();
+    });
     c.problem->report(*proof);
     return good ? 0 : 1;
   });
