@@ -41,7 +41,8 @@ class Processes:
     def _start(self, what: str, options: Sequence[str], gpu: str = "") -> subprocess.Popen[bytes]:
         folder = self._folder / f"{what}{gpu}"
         folder.mkdir()
-        own = {"PYTHONPATH": str(FOLDER), "TMPDIR": str(folder), "CUDA_VISIBLE_DEVICES": gpu}
+        paths = [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+        own = {"PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(folder), "CUDA_VISIBLE_DEVICES": gpu}
         command = [sys.executable, "-m", "dask", what, "--scheduler-file", str(self._file), *options]
         return subprocess.Popen(command, env=os.environ | own)
 

@@ -87,17 +87,22 @@ def test_recording_says_in_what_state_the_card_was(path):
 
 
 @pytest.mark.parametrize("path", [p for p in PATHS if ".hot." in p.name], ids=lambda p: "/".join(p.parts[-3:]))
-def test_hot_samples_fill_their_time_and_candidates_share_the_number_of_launches(path):
+def test_hot_samples_fill_their_time_and_templates_share_the_number_of_launches(path):
     recording = dataset.read(path)
-    protocol, n_candidates = recording.header.protocol, len(recording.header.candidates)
-    launches = recording.rows["launches"].to_numpy().reshape(-1, n_candidates)
-    ran = launches > 0
-    assert (launches == launches.max(axis=1, keepdims=True))[ran].all()
-    medians = [np.median(samples or [protocol.hot_fill_ns]) for samples in recording.rows["elapsed_ns"].to_pylist()]
-    sample_ns = np.array(medians).reshape(-1, n_candidates)
-    short = ran & (sample_ns < protocol.hot_fill_ns) & (launches < protocol.hot_max_launches)
-    assert short.mean() < 0.001  # a pilot of five launches says how many it takes, and now and then it errs
-    assert sample_ns[short].min(initial=protocol.hot_fill_ns) > 0.9 * protocol.hot_fill_ns
+    protocol, candidates = recording.header.protocol, recording.header.candidates
+    launches = recording.rows["launches"].to_numpy().reshape(-1, len(candidates))
+    medians = [np.median(samples or [np.inf]) for samples in recording.rows["elapsed_ns"].to_pylist()]
+    sample_ns = np.array(medians).reshape(launches.shape)
+    own = [i for i, c in enumerate(candidates) if c.origin != "vendor"]
+    assert (launches[:, own] == launches[:, own[:1]]).all()
+    # the templates share a number of launches, a kernel of the vendor has its own
+    for group in (own, *([i] for i, c in enumerate(candidates) if c.origin == "vendor")):
+        few = (launches[:, group[0]] > 0) & (launches[:, group[0]] < protocol.hot_max_launches)
+        fastest_ns = sample_ns[few][:, group].min(axis=1)
+        # the pilot errs where launches are so short that the proof's times do not tell which template is the fastest
+        short = fastest_ns < protocol.hot_fill_ns
+        assert short.mean() < (0.02 if len(short) > 100 else 0.15)
+        assert fastest_ns.min() > 0.5 * protocol.hot_fill_ns
 
 
 def test_repeats_are_other_sessions_of_the_same_problems():
