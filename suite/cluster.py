@@ -43,7 +43,7 @@ class _Remote:
         except TilearenaError as error:
             raise type(error)(f"Dask worker {self.name}: {error}") from error
         except (Exception, asyncio.CancelledError) as error:
-            raise HandLostError(f"Dask worker {self.name} is lost ({error or type(error).__name__})") from error
+            raise HandLostError(f"Dask worker {self.name} is lost ({str(error) or type(error).__name__})") from error
 
     def ask(self, method: str, *arguments: str) -> Any:
         """Ask the actor, without waiting for the answer.
@@ -147,16 +147,28 @@ def _client(address: str) -> Iterator[Any]:
 def _connected(address: str) -> Any:
     try:
         from distributed import Client
-        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         raise MeasureError("Dask is missing; run: pip install 'tilearena[cluster]'") from None
     try:
-        get_address_host_port(address)  # a Client that cannot read its address would hang when it is collected
+        asyncio.run(asyncio.wait_for(_require_scheduler(address), CONNECT_S))
         return Client(address, timeout=CONNECT_S, name="tilearena")  # type: ignore[no-untyped-call]
-    except (OSError, ValueError):
+    except Exception as error:  # of many classes: whatever can be at an address, or wrong with TLS
         raise MeasureError(
-            f"no Dask scheduler answers at {address!r}; start one with: dask scheduler, and give its HOST:PORT"
+            f"no Dask scheduler answers at {address!r} ({str(error) or type(error).__name__}); start one with: "
+            "dask scheduler, and give its HOST:PORT"
         ) from None
+
+
+async def _require_scheduler(address: str) -> None:
+    """Ask who is there: a Client would wait for ever for a web server, or for one whose address it cannot read."""
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    options = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    async with rpc(address, timeout=CONNECT_S, connection_args=options) as peer:  # type: ignore[no-untyped-call]
+        kind = (await peer.identity())["type"]
+    if kind != "Scheduler":
+        raise ValueError(f"it is a {kind}")
 
 
 def _gpu_workers(client: Any, address: str) -> list[str]:

@@ -45,6 +45,7 @@ class Crew:
         self.changed, self._stop = threading.Event(), threading.Event()
         self._hands, self._problems, self._protocol = hands, tuple(anchors), orders[0].protocol
         self._waiting, self._out = deque(orders), 0
+        self._epoch_s = time.time() - time.monotonic()
         self._half = sum(len(order.problems) for order in orders) / 2
         self._turn = threading.Condition()
         self._under_way = [0] * len(hands)
@@ -117,12 +118,13 @@ class Crew:
             self.changed.set()
 
         finished = self._hands[i].measure(order, self._stop, done)
-        started_at_s = time.time() - finished.seconds  # a worker that has just started warms up first
+        ended_at_s = time.monotonic() + self._epoch_s  # the system's clock may be set meanwhile
         if finished.n_problems < len(order.problems) and not self._stop.is_set():
             raise MeasureError(f"a hand came back with {finished.n_problems} of {len(order.problems)} problems")
         self._under_way[i] = 0
         if finished.n_problems:
-            self.measured.append(Measured(self._hands[i], finished, started_at_s))
+            # a worker that has just started warmed up first
+            self.measured.append(Measured(self._hands[i], finished, ended_at_s - finished.seconds))
         self.changed.set()
 
     def _anchor(self, i: int, when: str) -> None:

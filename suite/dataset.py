@@ -257,6 +257,8 @@ def read(path: Path) -> Recording:
             raise RecordingError(f"{path}: column {name} has empty cells; fetch it again")
     if content_fingerprint(raw, rows) != header.fingerprint:
         raise RecordingError(f"{path}: its content does not match its fingerprint {header.fingerprint}; fetch it again")
+    if len({c.id for c in header.candidates}) < len(header.candidates):
+        raise RecordingError(f"{path}: two of its candidates have the same id")
     kinds = [(c.origin, c.template) for c in header.candidates]
     fault = candidate_fault(kinds, header.default, header.dtype, header.bit_op)
     if fault := fault or row_fault(rows, header.dtype, header.protocol, [o for o, _ in kinds]):

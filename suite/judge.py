@@ -89,7 +89,7 @@ def _require_same_kernels(path: Path, header: Header, repeat: Header) -> None:
 
 def _kernels(header: Header) -> dict[str, set[tuple[str, str]]]:
     return {
-        "candidates": {(candidate.id, candidate.model_dump_json()) for candidate in header.candidates},
+        "candidates": {(c.id, f"{i} {c.model_dump_json()}") for i, c in enumerate(header.candidates)},
         "versions": {(tool, version) for tool, version in header.versions.items() if tool != "tilearena"},
     }
 

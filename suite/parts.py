@@ -140,10 +140,15 @@ class Parts:
         shutil.rmtree(self.folder)
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.parquet"))
+        return _numbered(self.folder, "parquet")
 
     def _anchors(self) -> list[Path]:
-        return sorted(self.folder.glob("*.anchors"))
+        return _numbered(self.folder, "anchors")
+
+
+def _numbered(folder: Path, kind: str) -> list[Path]:
+    """Files of ours, in order; somebody else's lie there unread."""
+    return sorted(file for file in folder.glob(f"*.{kind}") if file.stem.isdecimal())
 
 
 def _next(files: Sequence[Path]) -> int:

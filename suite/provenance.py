@@ -5,9 +5,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, FiniteFloat
 
-from tilearena.records import Record
+from tilearena.records import Positive, Record
 
+#: A share, or a length of time.
 Share = Annotated[FiniteFloat, Field(ge=0)]
+#: How many, or how many nanoseconds.
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class Clock(Record):
@@ -19,9 +22,9 @@ class Clock(Record):
         resolution_ns: the smallest step of a distance of two events.
     """
 
-    empty_interval_ns: FiniteFloat
-    empty_launch_ns: FiniteFloat
-    resolution_ns: FiniteFloat
+    empty_interval_ns: Share
+    empty_launch_ns: Share
+    resolution_ns: Share
 
 
 class Range(Record):
@@ -35,12 +38,12 @@ class Range(Record):
 class Telemetry(Record):
     """The state of a card over some time. ``throttle_reasons`` has every bit of NVML's mask that was ever set."""
 
-    n_samples: int
+    n_samples: Count
     sm_clock_mhz: Range | None = None
     memory_clock_mhz: Range | None = None
     power_w: Range | None = None
     temperature_c: Range | None = None
-    throttle_reasons: int = 0
+    throttle_reasons: Count = 0
 
 
 class Batch(Record):
@@ -63,11 +66,11 @@ class Batch(Record):
     session: str
     card: str | None
     host: str
-    n_problems: int
-    started_at_s: float
-    seconds: float
-    attempts: int = 1
-    retakes: int = 0
+    n_problems: Positive
+    started_at_s: FiniteFloat
+    seconds: Share
+    attempts: Positive = 1
+    retakes: Count = 0
     slowed: bool = False
     noise_floor: Share | None = None
     spread: Share | None = None
@@ -84,9 +87,9 @@ class Anchors(Record):
     session: str
     card: str | None
     clock: Clock | None = None
-    start_ns: tuple[int, ...] = ()
-    middle_ns: tuple[int, ...] = ()
-    end_ns: tuple[int, ...] = ()
+    start_ns: tuple[Count, ...] = ()
+    middle_ns: tuple[Count, ...] = ()
+    end_ns: tuple[Count, ...] = ()
 
     @property
     def drift(self) -> float | None:

@@ -18,6 +18,7 @@ ProtocolName = Literal["cold", "hot"]
 Support = Literal["native", "emulated", "unsupported"]
 MAX_EXTENT = 1 << 20
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
+Positive = Annotated[int, Field(ge=1, lt=1 << 63)]
 
 DTYPES: tuple[Dtype, ...] = ("s8", "s4", "b1")
 PROTOCOLS: tuple[ProtocolName, ...] = ("cold", "hot")
@@ -120,17 +121,17 @@ class Device(Record):
     slug: str
     product: str
     compute_capability: tuple[int, int]
-    sm_count: int
-    l2_bytes: int
-    memory_bytes: int
-    smem_per_block_bytes: int
-    smem_per_sm_bytes: int
-    sm_clock_max_mhz: int | None = None
-    memory_clock_max_mhz: int | None = None
-    power_limit_w: float | None = None
+    sm_count: Positive
+    l2_bytes: Positive
+    memory_bytes: Positive
+    smem_per_block_bytes: Positive
+    smem_per_sm_bytes: Positive
+    sm_clock_max_mhz: Positive | None = None
+    memory_clock_max_mhz: Positive | None = None
+    power_limit_w: FiniteFloat | None = None
     uuid_sha256: str | None = None
     driver: str | None = None
-    sm_total: int | None = None
+    sm_total: Positive | None = None
 
     @property
     def arch(self) -> int:
@@ -161,9 +162,9 @@ class Protocol(Record):
     reference_rounds: Annotated[int, Field(ge=1, le=64)] = 4
     seed: int
     distribution: Literal["uniform-bits"] = "uniform-bits"
-    l2_multiple: float = 3.0
-    hot_fill_ns: int = 50_000
-    hot_max_launches: int = 20
+    l2_multiple: FiniteFloat = 3.0
+    hot_fill_ns: Positive = 50_000
+    hot_max_launches: Positive = 20
 
     @model_validator(mode="after")
     def _reference_rounds_are_rounds(self) -> Self:

@@ -24,6 +24,8 @@ def candidate_fault(
     for i, (origin, template) in enumerate(candidates):
         if origin != "vendor" and (template is None or (template.dtype, template.bit_op) != (dtype, bit_op)):
             return f"candidate {i} is no template of {dtype}"
+        if origin == "control" and template != candidates[default][1]:
+            return f"candidate {i} is a control, but not of the default"
     return None
 
 

@@ -108,6 +108,7 @@ class WorkerHand:
             raise
         self.device, self.candidates, self.default = ready.device, ready.candidates, ready.default
         self.versions, self.clock, self.host = ready.versions, ready.clock, host()
+        self._identity = _identity(ready)
         self._sampler = _Sampler(read or Sensors(self.device.uuid_sha256).read)
 
     def __enter__(self) -> Self:
@@ -239,9 +240,11 @@ class WorkerHand:
     def _ensure_open(self, stop: threading.Event) -> None:
         if self._process is None:
             try:
-                self._open(stop)
+                ready = self._open(stop)
             except TilearenaError as error:
                 raise Trouble(str(error)) from None
+            if ready is not None and _identity(ready) != self._identity:  # all rows go under one header
+                raise HandLostError(f"{self.device.product} is given up: its card or kernels were exchanged meanwhile")
 
     def _open(self, stop: threading.Event) -> Ready | None:
         """Start a worker, which waits if another process has the GPU by now; None where ``stop`` was set meanwhile."""
@@ -285,6 +288,10 @@ class WorkerHand:
             elif time.monotonic() - heard_at > patience_s:
                 raise Trouble(f"it did not finish within {patience_s:g} s")
             self._sampler.tick()
+
+
+def _identity(ready: Ready) -> tuple[object, ...]:
+    return ready.device.slug, ready.device.uuid_sha256, ready.candidates, ready.default, ready.versions
 
 
 def host() -> str:

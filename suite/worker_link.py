@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tilearena import errors
 from tilearena.dataset import Candidate
@@ -159,7 +159,7 @@ class WorkerProcess:
         """What it has said, once it says something; nothing after ``timeout_s``.
 
         Raises:
-            WorkerDiedError: it has ended, and all that it said was heard.
+            WorkerDiedError: it has ended, and all that it said was heard. MeasureError: it said nonsense.
         """
         if not self._selector.select(timeout_s):
             return []
@@ -167,7 +167,12 @@ class WorkerProcess:
         if not chunk:
             raise WorkerDiedError(self._process.wait())
         *lines, self._tail = (self._tail + chunk).split(b"\n")
-        return [SAID.validate_json(line) for line in lines]
+        try:
+            return [SAID.validate_json(line) for line in lines]
+        except ValidationError as error:  # a library wrote into the pipe, or a runner answers what cannot be
+            first = error.errors(include_url=False)[0]
+            said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+            raise MeasureError(f"the worker said what is no message of its ({said}); report this as a bug") from None
 
     def kill(self) -> None:
         """End it and all that it started, at once."""

@@ -3,10 +3,12 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import carded
 import psutil
@@ -246,12 +248,38 @@ def test_other_version_at_a_worker_is_refused(monkeypatch):
             pass
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense:port", "10.0.0.1", ""])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "nonsense:port", "10.0.0.1", "", "foo://10.0.0.1:1", "tls://127.0.0.1:1"]
+)
 def test_no_scheduler_is_one_sentence(address, monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
-    sentence = f"^no Dask scheduler answers at '{address}'; start one with: dask scheduler, and give its HOST:PORT$"
+    advice = "; start one with: dask scheduler, and give its HOST:PORT$"
+    sentence = rf"^no Dask scheduler answers at '{address}' \(.+\){advice}"
     with pytest.raises(MeasureError, match=sentence), cluster.connect(address, carded.opening()):
         pass
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 400 Bad request\r\n\r\n"])
+def test_another_server_at_the_address_is_no_scheduler(answer, monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        client = pool.submit(server.accept)
+        client.add_done_callback(lambda accepted: accepted.result()[0].sendall(answer))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        sentence = rf"^no Dask scheduler answers at '{address}' \(.+\); start one with: dask scheduler"
+        with pytest.raises(MeasureError, match=sentence), cluster.connect(address, carded.opening()):
+            pass
+        client.result()[0].close()
+
+
+def test_address_of_a_dask_worker_is_no_schedulers():
+    with LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as local:
+        address = local.workers[0].address
+        with (
+            pytest.raises(MeasureError, match=rf"^no Dask scheduler answers at '{address}' \(it is a Worker\)"),
+            cluster.connect(address, carded.opening()),
+        ):
+            pass
 
 
 def test_cluster_costs_at_most_three_percent_of_a_batch(two):

@@ -220,6 +220,16 @@ def test_worker_that_is_killed_between_two_batches_is_started_again(open_hand):
     assert hand.worker_pid not in (None, before)
 
 
+@pytest.mark.parametrize("change", [{"card": "b2"}, {"card": "a1", "vendor": 0.9}])
+def test_worker_that_is_another_one_when_it_is_started_again_loses_the_hand(open_hand, change):
+    hand = open_hand(card="a1")
+    hand._opening = standin.opening(**change)
+    os.kill(hand.worker_pid, signal.SIGKILL)
+    with pytest.raises(HandLostError, match="is given up: its card or kernels were exchanged meanwhile$"):
+        _measure(hand, _problems(3))
+    assert hand.worker_pid is None
+
+
 def test_hand_is_lost_when_worker_after_worker_fails(open_hand, monkeypatch, tmp_path):
     monkeypatch.setattr(worker_hand, "TROUBLES", 2)
     problems = _problems(2)
