@@ -130,7 +130,7 @@ def main(out: Path) -> None:
             twice(runner, problems, f"tilearena {name}", (our_pass(name, seed), our_pass(name, seed + 1)))
             for name in PROTOCOLS
         ]
-        theirs = twice(runner, problems, "cutlass_profiler", (profiler_pass, profiler_pass))
+        theirs = twice(runner, problems, "cutlass_profiler's method", (profiler_pass, profiler_pass))
     clock_setup.write(out, result | {"rows": [theirs, *ours]})
 
 

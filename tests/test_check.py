@@ -204,7 +204,7 @@ def test_check_refuses_a_top2_above_the_ceiling(arena):
     for predictor, fields in (("gbdt", ["top2"]), ("oracle", [])):
         found = check(arena.submit(predictor, 0, [key]), arena.root)
         assert [f.field for f in found] == fields
-        assert all("impossible, since ceiling_top2 is at most 0." in str(f) for f in found)
+        assert all("impossible: with ceiling_top2 at most 0." in str(f) for f in found)
     assert check(arena.submit("gbdt", 0.01, [key]), arena.root) == []
 
 

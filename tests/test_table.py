@@ -164,7 +164,7 @@ def test_load_refuses_picks_that_know_the_answers(arena):
     after = load(arena.root, arena.root)
     assert [(r["predictor"], r["top2"]) for r in after.rows] == [("oracle", 1.0)]
     sentence = next(s for s in after.refused if "gbdt" in s)
-    assert "top2 is claimed as at least 1.0, recomputed impossible, since ceiling_top2 is at most 0." in sentence
+    assert "top2 is claimed as at least 1.0, recomputed impossible: with ceiling_top2 at most 0." in sentence
 
 
 def test_load_refuses_what_was_judged_by_another_recording(arena, board):
