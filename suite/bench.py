@@ -160,6 +160,11 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
     good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
     vendors = {r.vendor for r in results if r.vendor}
     console.print(live_table(results, " or ".join(sorted(vendors)) or "the vendor", title))
+    if slowed := sorted({r.first.key.dtype for r in results if r.slowed}):
+        sentence = (
+            f"the fresh run was slowed down by heat or its hardware ({', '.join(slowed)}): cool the card, run again"
+        )
+        console.print(sentence, style="red", markup=False)
     _print_failures(console, failures([r.first for r in results]))
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)

@@ -39,9 +39,9 @@ class LiveResult:
     """One predictor on one dtype: judged by the first pass, and by the fresh run that only knew the picks.
 
     ``table`` has the times of the first pass. ``trained`` says on what: this card's recording, cross-validation of what
-    was just measured, another card (transfer), or the first pass itself (the oracle). ``vendor`` is the candidate of a
-    vendor, None without one, and ``vendor_speedup`` the geometric mean of t(vendor) / t(pick) over the
-    ``vendor_problems`` that it ran.
+    was just measured, another card (transfer), or the first pass itself (the oracle). ``vendor`` is the candidate that
+    the fresh run's figures over cuBLASLt are about, torch's where it has no other, None without one. ``slowed``: some
+    batch of the fresh run was slowed down by heat or hardware every time that it was measured.
     """
 
     trained: Trained
@@ -50,20 +50,22 @@ class LiveResult:
     first: Score
     fresh: Score
     vendor: str | None
-    vendor_speedup: float | None
-    vendor_problems: int
+    slowed: bool
 
     def flat(self) -> dict[str, Any]:
         """The first pass as `Score.flat` gives it, ``trained``, and the speedups of the fresh run."""
-        fresh = self.fresh.figures["speedup_geomean"]
+        fresh, vendor = self.fresh.figures["speedup_geomean"], self.fresh.figures["speedup_vs_cublaslt_geomean"]
         return self.first.flat() | {
             "trained": self.trained,
             "fresh_speedup_geomean": fresh.value,
             "fresh_speedup_geomean_lo": fresh.lo,
             "fresh_speedup_geomean_hi": fresh.hi,
             "vendor": self.vendor,
-            "vendor_speedup_geomean": self.vendor_speedup,
-            "vendor_problems": self.vendor_problems,
+            "vendor_speedup_geomean": vendor.value,
+            "vendor_speedup_geomean_lo": vendor.lo,
+            "vendor_speedup_geomean_hi": vendor.hi,
+            "vendor_problems": self.fresh.n_vendor,
+            "fresh_slowed": self.slowed,
         }
 
 
@@ -111,10 +113,21 @@ def bench_dtype(
         record(session, [hand], path, anchors=anchors, progress=progress)
         first = dataset.read(path)
         found = _predict(data, session, first, predictors, seed, time_limit_s, progress)
-        fresh, vendor_ns = fresh_run(hand, session, first, [prediction.picks for _, prediction in found], progress)
-        vendor = vendor_index(hand.candidates)
-        name = None if vendor is None else hand.candidates[vendor].id
-    return [_judge(session, first, fresh, name, vendor_ns, trained, prediction) for trained, prediction in found]
+        fresh = fresh_run(hand, session, first, [prediction.picks for _, prediction in found], progress)
+    return [_judge(first, fresh, trained, prediction) for trained, prediction in found]
+
+
+@dataclass(frozen=True)
+class FreshRun:
+    """Median times [P, T] of the templates that took part, inf for what did not run, and the vendor's [P].
+
+    ``vendor`` is its candidate, None without one; ``slowed`` as in `LiveResult`.
+    """
+
+    table: Table
+    vendor: str | None
+    vendor_ns: Floats
+    slowed: bool
 
 
 def vendor_index(candidates: Sequence[Candidate]) -> int | None:
@@ -123,13 +136,10 @@ def vendor_index(candidates: Sequence[Candidate]) -> int | None:
     return min(vendors, key=lambda i: candidates[i].id != CUBLASLT, default=None)
 
 
-def fresh_run(
-    hand: Hand, session: Session, first: Recording, picks: Sequence[Ints], progress: Progress
-) -> tuple[Table, Floats]:
-    """Median times of the default, of the first of ``picks`` [P, R], and of the vendor's kernel if there is one.
+def fresh_run(hand: Hand, session: Session, first: Recording, picks: Sequence[Ints], progress: Progress) -> FreshRun:
+    """Time the default, the first of ``picks`` [P, R], and the vendor's kernel if there is one.
 
-    All take turns, and all take as many samples: nothing is screened. Returns the table [P, T], inf for what did not
-    run, and the vendor's times [P].
+    All take turns, and all take as many samples: nothing is screened.
     """
     problems = in_order(session, first.table.problems)
     vendors = [i for i, c in enumerate(hand.candidates) if c.origin == "vendor"]
@@ -137,10 +147,11 @@ def fresh_run(
     protocol = session.protocol.model_copy(update={"seed": session.protocol.seed + 1, "screen_rounds": 0})
     firsts = [{first.header.default, *(int(choice[p, 0]) for choice in picks)} - {-1} for p in range(len(problems))]
     which = [(*sorted(templates), *vendors) for templates in firsts]
-    time_ns = np.full((len(problems), len(hand.candidates)), np.inf)
+    time_ns, slowed = np.full((len(problems), len(hand.candidates)), np.inf), False
     for start in range(0, len(problems), BATCH_PROBLEMS):
         batch = slice(start, start + BATCH_PROBLEMS)
         finished = hand.measure(Order(problems[batch], protocol, tuple(which[batch])), threading.Event())
+        slowed |= finished.slowed
         at = np.repeat(np.arange(len(problems))[batch], [len(candidates) for candidates in which[batch]])
         for p, row in zip(at, finished.rows, strict=True):
             if row.status is Status.OK:
@@ -149,7 +160,9 @@ def fresh_run(
     vendor = vendor_index(hand.candidates)
     templates = [i for i, c in enumerate(hand.candidates) if c.origin == "template"]
     table = Table(first.task, first.table.problems, time_ns[:, templates])
-    return table, np.full(len(problems), np.inf) if vendor is None else time_ns[:, vendor]
+    if vendor is None:
+        return FreshRun(table, None, np.full(len(problems), np.inf), slowed)
+    return FreshRun(table, hand.candidates[vendor].id, time_ns[:, vendor], slowed)
 
 
 def in_order(session: Session, shapes: Ints) -> tuple[Problem, ...]:
@@ -197,15 +210,7 @@ def _predict(
     return found
 
 
-def _judge(
-    session: Session,
-    first: Recording,
-    fresh: Table,
-    vendor: str | None,
-    vendor_ns: Floats,
-    trained: Trained,
-    prediction: Prediction,
-) -> LiveResult:
+def _judge(first: Recording, fresh: FreshRun, trained: Trained, prediction: Prediction) -> LiveResult:
     header = first.header
     split: Split = "random" if trained in ("cross-validated", "first pass") else "models"
     key = Key(
@@ -222,7 +227,7 @@ def _judge(
         support=header.support,
     )
 
-    def judged(table: Table) -> Score:
+    def judged(table: Table, vendor_ns: Floats | None = None) -> Score:
         return score(
             table,
             prediction.picks,
@@ -231,12 +236,9 @@ def _judge(
             noise_floor=header.noise_floor,
             predict_us=prediction.predict_us,
             constant_picks=prediction.constant_picks,
+            vendor_ns=vendor_ns,
             reason=prediction.reason,
         )
 
-    pick = prediction.picks[:, 0]
-    pick_ns = np.where(pick >= 0, fresh.time_ns[np.arange(len(pick)), pick], np.inf)
-    both = np.isfinite(pick_ns) & np.isfinite(vendor_ns)
-    speedup = float(np.exp(np.log(vendor_ns[both] / pick_ns[both]).mean())) if both.any() else None
-    scores = judged(first.table), judged(fresh)
-    return LiveResult(trained, prediction, first.table, *scores, vendor, speedup, int(both.sum()))
+    scores = judged(first.table), judged(fresh.table, fresh.vendor_ns)
+    return LiveResult(trained, prediction, first.table, *scores, fresh.vendor, fresh.slowed)

@@ -194,8 +194,8 @@ def _figures(result: Result, score: Score, quick: bool) -> Iterator[tuple[str, A
     low, ceiling = score.figures["top2"].lo, score.figures["ceiling_top2"].hi
     if low is None or ceiling is None or result.key.predictor == PRIVILEGED:
         return
-    # A repeat misses by its own noise and by the recording's, a predictor that knows the truth by the recording's alone:
-    # with equal noise that leaves about 0.7 of the misses; half of them is the line.
+    # A repeat misses by its own noise and by the recording's, a predictor that knows the truth by the recording's
+    # alone: with equal noise that leaves about 0.7 of the misses; half of them is the line.
     if low > (limit := 1 - (1 - ceiling) / 2):
         yield "top2", f"at least {low}", f"impossible: with ceiling_top2 at most {ceiling}, noise allows {limit}"
 

@@ -115,8 +115,20 @@ def board(
     os.execv(command[0], command)  # it takes this process's place, so that no server outlives it
 
 
+def _open_standard_files() -> None:
+    """Where one of the three was closed (``2>&-``), the next file that is opened would take its place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it has the lowest number that is free
+            if number == 2:
+                sys.stderr = os.fdopen(2, "w")
+
+
 def main() -> None:
     """Entry point: user errors become one sentence on standard error and exit code 2, or 130 after Ctrl-C."""
+    _open_standard_files()
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP, and nohup ignores it
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:

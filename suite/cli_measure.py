@@ -19,6 +19,7 @@ from tilearena.errors import MeasureError, SpecError
 from tilearena.hands import Hand
 from tilearena.measure import Session, opening, record
 from tilearena.progress import progress_bar
+from tilearena.provenance import Anchors
 from tilearena.records import PROTOCOLS, Device, Dtype, ProtocolName
 from tilearena.root import find_root
 from tilearena.spec import load_space, load_workload
@@ -171,12 +172,11 @@ def _measure_one(session: Session, hands: Sequence[Hand], path: Path) -> dict[st
     table = recording.table
     failed = sum(status != "ok" for status in recording.rows["status"].to_pylist())
     slowed = sum(batch.slowed for batch in header.batches)
-    drifts = [f"{100 * one.drift:+.2f} %" for one in header.anchors if one.drift is not None]
     speed = table.time_ns.size / max(header.wall_time_s, 1e-9)
     print(
         f"{title}: {table.time_ns.size} rows of templates in {header.wall_time_s:.1f} s ({speed:.0f} a second), "
         f"{failed} of all {len(recording.rows)} rows failed; noise floor {_percent(header.noise_floor)}, "
-        f"drift {', '.join(drifts) or 'unknown'}, {slowed} of {len(header.batches)} batches slowed by heat; {path}",
+        f"drift {_drift(header.anchors)}, {slowed} of {len(header.batches)} batches slowed by heat; {path}",
         file=sys.stderr,
     )
     return {"path": str(path), "rows": len(recording.rows), "failed": failed, **header.model_dump(mode="json")}
@@ -184,3 +184,10 @@ def _measure_one(session: Session, hands: Sequence[Hand], path: Path) -> dict[st
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.2f} %"
+
+
+def _drift(anchors: Sequence[Anchors]) -> str:
+    """Of each card in each session: to its middle, and to its end."""
+    found = [(one.drift_to_middle, one.drift) for one in anchors if one.drift is not None]
+    signed = [["unknown" if drift is None else f"{100 * drift:+.2f} %" for drift in pair] for pair in found]
+    return ", ".join(f"{middle} to the middle and {end} to the end" for middle, end in signed) or "unknown"

@@ -140,7 +140,7 @@ def submit(
         time_limit_s=time_limit,
     )
     if not force:
-        require_kept(out or folder, scored)
+        require_kept(out or folder, scored, submitter)
     for path in benches.write_submissions(out or folder, scored, submitter):
         print(path)
     _exit_if_failed(refused, [s.score for s in scored])

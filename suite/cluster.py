@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -150,7 +151,8 @@ def _connected(address: str) -> Any:
     except ImportError:
         raise MeasureError("Dask is missing; run: pip install 'tilearena[cluster]'") from None
     try:
-        asyncio.run(asyncio.wait_for(_require_scheduler(address), CONNECT_S))
+        with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop already, as in a notebook
+            pool.submit(lambda: asyncio.run(asyncio.wait_for(_require_scheduler(address), CONNECT_S))).result()
         return Client(address, timeout=CONNECT_S, name="tilearena")  # type: ignore[no-untyped-call]
     except Exception as error:  # of many classes: whatever can be at an address, or wrong with TLS
         raise MeasureError(

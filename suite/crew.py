@@ -73,11 +73,13 @@ class Crew:
         with self._turn:
             self._turn.notify_all()
 
-    def join(self) -> None:
-        """Wait until all hands have stopped."""
+    def join(self, timeout_s: float) -> bool:
+        """Wait until all hands have stopped, but not for long; whether they have."""
+        end = time.monotonic() + timeout_s
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join()
+                thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _n_finished(self) -> int:
         return sum(one.finished.n_problems for one in self.measured)

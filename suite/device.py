@@ -2,6 +2,7 @@
 
 import hashlib
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from tilearena.records import Device, device_slug
 #: What the sensors of a card say at one moment: sm_clock_mhz, memory_clock_mhz, power_w, temperature_c and
 #: throttle_reasons (NVML's bit mask), as far as the card supports them.
 Reading = dict[str, float]
+#: How far apart the readings of a `Sampler` are.
+READING_S = 0.1
 
 
 def visible_devices() -> list[Device]:
@@ -142,6 +145,26 @@ class Sensors:
                 "throttle_reasons": lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(card),
             }
         )
+
+
+class Sampler:
+    """Reads the sensors about every ``READING_S`` while it is ``on``, and at once after `restart`."""
+
+    def __init__(self, read: Callable[[], Reading]) -> None:
+        self._read = read
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was read, and be off."""
+        self.readings: list[Reading] = []
+        self.on, self._next = False, 0.0
+
+    def tick(self) -> None:
+        """Read them if it is time to; to be called often."""
+        now = time.monotonic()
+        if self.on and now >= self._next:
+            self.readings.append(self._read())
+            self._next = now + READING_S
 
 
 def _card_of(uuid_sha256: str | None) -> Any | None:

@@ -12,6 +12,7 @@ from tilearena.crew import Crew, Measured
 from tilearena.dataset import Header, Recording
 from tilearena.errors import Interrupted, MeasureError, RecordingError, TilearenaError
 from tilearena.hands import Hand, Order
+from tilearena.interrupts import counted
 from tilearena.noise import noise_floor, spread
 from tilearena.parts import Parts
 from tilearena.provenance import Batch
@@ -24,6 +25,9 @@ from tilearena.worker_link import Opening
 #: Problems that a hand measures in one go: a second or so on a fast GPU. Batches become smaller towards the end, so
 #: that several hands finish at about the same time.
 BATCH_PROBLEMS, SMALLEST_BATCH = 250, 50
+
+#: How often the thread that looks on looks whether the user has pressed Ctrl-C.
+LOOK_S = 0.1
 
 Progress = Callable[[int, int, str], None]
 
@@ -113,17 +117,17 @@ def record(
     path: Path,
     *,
     anchors: Sequence[Problem] = (),
-    resume: bool = True,
     progress: Progress = lambda done, total, label: None,
 ) -> Header:
     """Measure every candidate on every problem and write the recording to ``path``.
+
+    Parts of an interrupted run beside ``path`` are continued.
 
     Args:
         session: what to measure.
         hands: which share the problems out among themselves; they stay open.
         path: of the recording.
         anchors: see `tilearena.anchors.anchor_problems`; none are timed if empty.
-        resume: whether parts of an interrupted run beside ``path`` are continued.
         progress: callback.
 
     Raises:
@@ -132,8 +136,6 @@ def record(
     """
     with Parts(path, session.header(hands), pool=len(hands) > 1) as parts:
         try:
-            if not resume:
-                parts.discard()
             header = parts.header()
             if header.started_at == _started_at(path):  # it ended before it could remove them
                 parts.discard()
@@ -197,19 +199,23 @@ class _Sweep:
     def run(self) -> None:
         """Until all is measured, no hand is left, or something ends it; what is finished is written in any case."""
         crew = self._crew
-        try:
-            crew.start()
-            while crew.working:
-                crew.changed.wait()
-                crew.changed.clear()
-                self._write()
-                self._progress(self._before + crew.n_done, len(self._session.problems), self._session.workload.name)
-        finally:
+        with counted() as interrupts:
             try:
+                crew.start()
+                while crew.working and not interrupts:
+                    crew.changed.wait(LOOK_S)
+                    crew.changed.clear()
+                    self._write()
+                    self._progress(self._before + crew.n_done, len(self._session.problems), self._session.workload.name)
+            finally:
                 crew.halt()
-                crew.join()
-            finally:  # a second Ctrl-C ends the waiting
-                self._write()
+                try:
+                    while not crew.join(LOOK_S) and len(interrupts) < 2:  # a second Ctrl-C ends the waiting
+                        pass
+                finally:
+                    self._write()
+        if interrupts:
+            raise KeyboardInterrupt
         if crew.error is not None and not isinstance(crew.error, TilearenaError):
             raise crew.error
         reason = crew.error or (crew.lost[-1] if crew.lost else None)
@@ -259,6 +265,10 @@ def _finish(path: Path, parts: Parts, header: Header, n_problems: int) -> Header
     )
     whole = parts.folder / "recording"
     header = dataset.write(whole, header, found.rows)
+    try:
+        dataset.read(whole)
+    except RecordingError as error:  # the last moment at which the parts are still there
+        raise MeasureError(f"{error}; delete {parts.folder} to measure from the beginning") from None
     whole.replace(path)
     parts.remove()
     return header

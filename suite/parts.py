@@ -18,7 +18,8 @@ from tilearena.provenance import Anchors, Batch
 from tilearena.records import fingerprint
 
 Shape = tuple[int, int, int]
-NOTE = b"batch"
+#: Keys of a part's metadata: its `Batch`, and the fingerprint in its folder's name.
+NOTE, RUN = b"batch", b"run"
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,24 @@ class Parts:
 
     def __init__(self, path: Path, header: Header, *, pool: bool = False) -> None:
         """Name the folder; ``pool`` says that several hands measure, on whatever cards."""
+        self._pool = pool
+        self._run = self._fingerprint(header)
+        self.folder = path.with_name(f".{path.stem}.{self._run}.parts")
+        self._lock = FileLock(self.folder / "lock", timeout=0)
+        self._header = header
+        self._first = self._first_anchors = 0
+
+    def _fingerprint(self, header: Header) -> str:
+        """Of what the runs that share the folder have in common."""
         what = [
             header.spec_fingerprint,
             header.space_fingerprint,
             header.protocol.model_dump(mode="json"),
-            header.device.model_dump(mode="json") | ({"uuid_sha256": "pool"} if pool else {}),
+            header.device.model_dump(mode="json") | ({"uuid_sha256": "pool"} if self._pool else {}),
             header.versions,
             [candidate.id for candidate in header.candidates],
         ]
-        self.folder = path.with_name(f".{path.stem}.{fingerprint(what)}.parts")
-        self._lock = FileLock(self.folder / "lock", timeout=0)
-        self._header = header
-        self._first = self._first_anchors = 0
+        return fingerprint(what)
 
     def __enter__(self) -> Self:
         """Take the folder.
@@ -73,7 +80,7 @@ class Parts:
         """The header of the run that began; this one's if there was none.
 
         Raises:
-            MeasureError: it is damaged.
+            MeasureError: it is damaged, or of another folder.
         """
         begun = self.folder / "header.json"
         if not begun.is_file():
@@ -81,20 +88,28 @@ class Parts:
                 scratch.write_text(self._header.model_dump_json())
             return self._header
         try:
-            return Header.model_validate_json(begun.read_bytes())
+            header = Header.model_validate_json(begun.read_bytes())
+            if self._fingerprint(header) != self._run:
+                raise ValueError
         except ValueError:
-            raise MeasureError(f"{begun} is damaged; delete {self.folder} to measure from the beginning") from None
+            raise MeasureError(
+                f"{begun} is damaged or of another run; delete {self.folder} to measure from the beginning"
+            ) from None
+        return header
 
     def done(self) -> set[Shape]:
         """Shapes that are finished.
 
         Raises:
-            MeasureError: a part is damaged.
+            MeasureError: a part is damaged, of another folder, or there twice.
         """
         shapes: set[Shape] = set()
         for part in self._files():
-            rows, _ = _read(part)
-            shapes |= set(zip(*(rows[axis].to_pylist() for axis in "mnk"), strict=True))
+            rows, _ = self._read(part)
+            fresh = set(zip(*(rows[axis].to_pylist() for axis in "mnk"), strict=True))
+            if fresh & shapes:
+                raise MeasureError(f"{part} holds problems that a part before it holds, too; delete one of them")
+            shapes |= fresh
         return shapes
 
     def write(self, index: int, rows: pa.Table, batch: Batch) -> None:
@@ -104,7 +119,7 @@ class Parts:
             OSError: it cannot be written; names the file.
         """
         with replacing(self.folder / f"{self._first + index:05d}.parquet") as scratch:
-            noted = rows.replace_schema_metadata({NOTE: batch.model_dump_json().encode()})
+            noted = rows.replace_schema_metadata({NOTE: batch.model_dump_json().encode(), RUN: self._run.encode()})
             pq.write_table(noted, scratch, compression="zstd")
 
     def write_anchors(self, anchors: Sequence[Anchors]) -> None:
@@ -123,7 +138,7 @@ class Parts:
         Raises:
             MeasureError: a file is damaged.
         """
-        parts = [_read(part) for part in self._files()]
+        parts = [self._read(part) for part in self._files()]
         rows = pa.concat_tables([rows for rows, _ in parts]).unify_dictionaries().combine_chunks()
         anchors = tuple(_read_anchors(file) for file in self._anchors())
         return Collected(rows, tuple(batch for _, batch in parts), anchors)
@@ -139,6 +154,18 @@ class Parts:
         self.discard()
         shutil.rmtree(self.folder)
 
+    def _read(self, part: Path) -> tuple[pa.Table, Batch]:
+        try:
+            rows = pq.read_table(part)
+            if rows.schema.metadata[RUN] != self._run.encode():
+                raise ValueError
+            note = Batch.model_validate_json(rows.schema.metadata[NOTE])
+            return rows.replace_schema_metadata(None).cast(COLUMNS), note
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+            raise MeasureError(
+                f"{part} is damaged or of another run; delete it to measure its problems again"
+            ) from None
+
     def _files(self) -> list[Path]:
         return _numbered(self.folder, "parquet")
 
@@ -153,15 +180,6 @@ def _numbered(folder: Path, kind: str) -> list[Path]:
 
 def _next(files: Sequence[Path]) -> int:
     return max((int(file.stem) for file in files), default=-1) + 1
-
-
-def _read(part: Path) -> tuple[pa.Table, Batch]:
-    try:
-        rows = pq.read_table(part)
-        note = Batch.model_validate_json(rows.schema.metadata[NOTE])
-        return rows.replace_schema_metadata(None).cast(COLUMNS), note
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
-        raise MeasureError(f"{part} is damaged; delete it to measure its problems again") from None
 
 
 def _read_anchors(file: Path) -> Anchors:

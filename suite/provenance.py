@@ -7,8 +7,9 @@ from pydantic import Field, FiniteFloat
 
 from tilearena.records import Positive, Record
 
-#: A share, or a length of time.
+#: A fraction, and a length of time.
 Share = Annotated[FiniteFloat, Field(ge=0)]
+Span = Annotated[FiniteFloat, Field(ge=0)]
 #: How many, or how many nanoseconds.
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -22,9 +23,9 @@ class Clock(Record):
         resolution_ns: the smallest step of a distance of two events.
     """
 
-    empty_interval_ns: Share
-    empty_launch_ns: Share
-    resolution_ns: Share
+    empty_interval_ns: Span
+    empty_launch_ns: Span
+    resolution_ns: Span
 
 
 class Range(Record):
@@ -68,7 +69,7 @@ class Batch(Record):
     host: str
     n_problems: Positive
     started_at_s: FiniteFloat
-    seconds: Share
+    seconds: Span
     attempts: Positive = 1
     retakes: Count = 0
     slowed: bool = False

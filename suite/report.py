@@ -107,6 +107,7 @@ def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTa
             table.add_row(key.predictor, result.trained, FAILED, *[""] * 4, str(result.first.n_failed))
             continue
         figure = fresh.figures["speedup_geomean"]
+        over = times(fresh, "speedup_vs_cublaslt_geomean")
         table.add_row(
             key.predictor,
             result.trained,
@@ -116,7 +117,7 @@ def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTa
             "" if figure.lo is None or figure.hi is None else f"{figure.lo:.3f}..{figure.hi:.3f}",
             percent(fresh, "slowdown_share"),
             str(fresh.n_failed),
-            "-" if result.vendor_speedup is None else f"{result.vendor_speedup:.3f}x of {result.vendor_problems}",
+            f"{over} of {fresh.n_vendor}" if fresh.n_vendor else over,
         )
     return table
 

@@ -91,21 +91,27 @@ def prepare(root: Path, submitter: str) -> None:
         raise SubmissionError(f"{place}: cannot be written ({error.strerror}); choose another folder") from None
 
 
-def require_kept(root: Path, scored: Sequence[Scored]) -> None:
-    """Make sure that writing ``scored`` loses no result of a submission that is there already.
+def require_kept(root: Path, scored: Sequence[Scored], submitter: str) -> None:
+    """Make sure that writing ``scored`` loses nothing of a submission that is there already, nor takes it from anyone.
 
     What cannot be read (damaged, or of another schema version) is no loss.
 
     Raises:
-        SubmissionError: a file below ``root`` has results that ``scored`` lacks; names the file and all of them.
+        SubmissionError: a file below ``root`` has results that ``scored`` lacks, or is of another submitter; names the
+            file and what would be lost.
     """
     keys = dict.fromkeys(s.score.key for s in scored)
     for path in dict.fromkeys(path_for(root, k.device, k.spec, k.predictor, k.version) for k in keys):
         try:
-            there = read(path).manifest.results
+            there = read(path).manifest
         except SubmissionError:
             continue
-        if lost := [result.label for result in there if result.key not in keys]:
+        if there.submitter != submitter:
+            raise SubmissionError(
+                f"{path}: was submitted by {there.submitter!r}; raise the predictor's version, or replace it with "
+                "--force"
+            )
+        if lost := [result.label for result in there.results if result.key not in keys]:
             raise SubmissionError(
                 f"{path}: also holds {', '.join(lost)}, which would be lost; submit these as well, or give --force"
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tilearena.culprit import FAULTS, Case, Trouble
-from tilearena.device import Reading, Sensors, summarise
+from tilearena.device import Reading, Sampler, Sensors, summarise
 from tilearena.errors import Interrupted, MeasureError, OverloadedError, TilearenaError
 from tilearena.hands import Done, Finished, HandLostError, Order
 from tilearena.records import Status, fingerprint
@@ -38,27 +38,9 @@ ATTEMPTS = 3
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 #: More troubles than this without a single time in between, and the hand is lost: two for each of ten candidates.
 TROUBLES = 20
-POLL_S, READING_S = 0.05, 0.1
+POLL_S = 0.05
 #: Signals that reach a worker from outside: these alone are no proof against a candidate.
 OUTSIDE = (-9, -15)
-
-
-class _Sampler:
-    """Reads the sensors about every ``READING_S`` while it is ``on``, and at once after `restart`."""
-
-    def __init__(self, read: Callable[[], Reading]) -> None:
-        self._read = read
-        self.restart()
-
-    def restart(self) -> None:
-        self.readings: list[Reading] = []
-        self.on, self._next = False, 0.0
-
-    def tick(self) -> None:
-        now = time.monotonic()
-        if self.on and now >= self._next:
-            self.readings.append(self._read())
-            self._next = now + READING_S
 
 
 class WorkerHand:
@@ -93,7 +75,8 @@ class WorkerHand:
         self._opening, self._notice = opening, notice
         self._patience_s, self._open_patience_s, self._cool_s = patience_s, open_patience_s, cool_s
         self._process: WorkerProcess | None = None
-        self._sampler, self._started = _Sampler(dict), 0.0
+        self._ended = True
+        self._sampler, self._started = Sampler(dict), 0.0
         self._blamed: Counter[int] = Counter()
         self._troubles = 0
         try:
@@ -109,7 +92,7 @@ class WorkerHand:
         self.device, self.candidates, self.default = ready.device, ready.candidates, ready.default
         self.versions, self.clock, self.host = ready.versions, ready.clock, host()
         self._identity = _identity(ready)
-        self._sampler = _Sampler(read or Sensors(self.device.uuid_sha256).read)
+        self._sampler = Sampler(read or Sensors(self.device.uuid_sha256).read)
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +104,7 @@ class WorkerHand:
         """End the worker, and with it all that it holds of the GPU."""
         self._sampler.on = False
         if self._process is not None:
-            self._process.kill()
+            self._ended = self._process.kill()
             self._process = None
 
     @property
@@ -133,7 +116,8 @@ class WorkerHand:
         """See `tilearena.hands.Hand.measure`. ``seconds`` leaves the warm-up out.
 
         Raises:
-            HandLostError: the host is overloaded, or worker after worker failed, with nothing timed in between.
+            HandLostError: the host is overloaded, a worker cannot be ended, or worker after worker failed, with nothing
+                timed in between.
             MeasureError: the worker has a bug.
         """
         which = order.which or (tuple(range(len(self.candidates))),) * len(order.problems)
@@ -220,9 +204,10 @@ class WorkerHand:
         """Drop the worker, and take the blame down.
 
         Raises:
-            HandLostError: that was one trouble too many.
+            HandLostError: it cannot be dropped, or that was one trouble too many.
         """
         self.close()
+        self._require_ended()
         was_open = case.at is not None
         culprit = case.blame(trouble)
         self._troubles += 1
@@ -238,6 +223,7 @@ class WorkerHand:
             stop.wait(0.5)
 
     def _ensure_open(self, stop: threading.Event) -> None:
+        self._require_ended()
         if self._process is None:
             try:
                 ready = self._open(stop)
@@ -245,6 +231,10 @@ class WorkerHand:
                 raise Trouble(str(error)) from None
             if ready is not None and _identity(ready) != self._identity:  # all rows go under one header
                 raise HandLostError(f"{self.device.product} is given up: its card or kernels were exchanged meanwhile")
+
+    def _require_ended(self) -> None:
+        if not self._ended:  # it holds the card's lock, for which the next one would wait for ever
+            raise HandLostError(f"{self.device.product} is given up: its worker cannot be ended; run tilearena doctor")
 
     def _open(self, stop: threading.Event) -> Ready | None:
         """Start a worker, which waits if another process has the GPU by now; None where ``stop`` was set meanwhile."""

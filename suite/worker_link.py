@@ -174,13 +174,14 @@ class WorkerProcess:
             said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
             raise MeasureError(f"the worker said what is no message of its ({said}); report this as a bug") from None
 
-    def kill(self) -> None:
-        """End it and all that it started, at once."""
+    def kill(self) -> bool:
+        """End it and all that it started, at once; whether it has ended: one that hangs in its driver cannot."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_S)
-        self._telling.join(KILL_S)
+            self._telling.join(KILL_S)
         self._selector.close()
         self._stdin.close()
         self._stdout.close()
+        return self._process.returncode is not None

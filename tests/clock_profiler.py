@@ -56,7 +56,7 @@ def profile(runner: GpuRunner, problem: Problem, template: int) -> float:
 
 
 def our_pass(name: ProtocolName, seed: int) -> Pass:
-    """Our clock, with all candidates that `measure` has; the templates' medians."""
+    """Our clock, with all candidates that ``measure --no-torch`` has; the templates' medians."""
     protocol = load_workload("lowbit-random").protocol(name, "s8").model_copy(update={"seed": seed})
 
     def _pass(runner: GpuRunner, problems: list[Problem]) -> Floats:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilearena.records import Problem, Protocol, ProtocolName
 from tilearena.runner import GpuRunner
+from tilearena.spec import load_workload
 
 SPACE = "paper9"
 SEED = 20260301
@@ -30,9 +31,9 @@ def about(runner: GpuRunner) -> dict[str, Any]:
     }
 
 
-def protocol(name: ProtocolName, rounds: int = 16) -> Protocol:
-    """The shipped protocol."""
-    return Protocol(name=name, rounds=rounds, seed=SEED)
+def protocol(name: ProtocolName) -> Protocol:
+    """The shipped protocol of s8, with a seed of its own."""
+    return load_workload("lowbit-random").protocol(name, "s8").model_copy(update={"seed": SEED})
 
 
 def warm_up(runner: GpuRunner, problem: Problem) -> None:

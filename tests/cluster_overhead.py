@@ -40,7 +40,7 @@ def run(session: Session, hands: Sequence[Hand], folder: Path) -> dict[str, floa
     hands[0].measure(Order(session.problems[:1], session.protocol), threading.Event())
     path = folder / "recording.parquet"
     started = time.perf_counter()
-    header = measure.record(session, hands, path, resume=False)
+    header = measure.record(session, hands, path)
     seconds = time.perf_counter() - started
     rows = len(dataset.read(path).rows)
     return {

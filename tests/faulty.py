@@ -20,8 +20,8 @@ FAULTS = {
     "wrong_later": "last timed launch",
     "stale_later": "last timed launch",
 }
-#: These end the process, or would hold it up for a minute, or are refused by the driver.
-FATAL = ("illegal_address", "hang", "shared_memory")
+#: These end the process (the later one on ``LARGE`` alone), hold it up for a minute, or are refused by the driver.
+FATAL = ("illegal_address", "illegal_address_later", "hang", "shared_memory")
 NAMES = (*FAULTS, *FATAL)
 #: K is no multiple of 64, so that a skipped tail is a fault; one problem below and one above the direct reference.
 SMALL = Problem(dtype="s8", m=77, n=104, k=208)

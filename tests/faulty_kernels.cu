@@ -1,14 +1,16 @@
 // Kernels with one planted fault each, behind the same interface as a template: s8 only, one thread an element of D.
 #include "abi.h"
 
-enum Fault { kNone, kWrongElement, kUnwrittenTile, kPastTheEnd, kBeforeTheStart, kSkippedTail, kWrongLater, kStaleLater, kIllegalAddress, kHang };
+enum Fault { kNone, kWrongElement, kUnwrittenTile, kPastTheEnd, kBeforeTheStart, kSkippedTail, kWrongLater, kStaleLater, kIllegalAddress, kIllegalAddressLater, kHang };
 
 constexpr unsigned long long kHangNs = 60'000'000'000ull;
 
 __global__ void product(const int8_t* a, const int8_t* b, int32_t* d, int m, int n, int k, int fault) {
   int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, last = int64_t(m) * n - 1;
   if (index > last) return;
-  if (fault == kIllegalAddress && index == 0) *reinterpret_cast<volatile int32_t*>(16) = 1;
+  // "later": on the larger problem alone
+  const bool illegal = fault == kIllegalAddress || (fault == kIllegalAddressLater && m > 100);
+  if (illegal && index == 0) *reinterpret_cast<volatile int32_t*>(16) = 1;
   if (fault == kHang && index == 0) {
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
@@ -58,6 +60,7 @@ FAULTY(skipped_tail, kSkippedTail)
 FAULTY(wrong_later, kWrongLater)
 FAULTY(stale_later, kStaleLater)
 FAULTY(illegal_address, kIllegalAddress)
+FAULTY(illegal_address_later, kIllegalAddressLater)
 FAULTY(hang, kHang)
 int ta_launch_shared_memory(const ta_gemm* g, int, cudaStream_t s) {
   product<<<1, 256, 1 << 20, s>>>(nullptr, nullptr, g->d, 0, 1, 1, kNone);

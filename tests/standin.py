@@ -125,7 +125,8 @@ class StandInRunner:
         vendor: time of the candidate ``cublaslt`` over the best template's; not a candidate if None.
         launches: in one sample of the hot protocol.
         faults: planted ones. In ``begin``: "die" (signal 9), "abort" (signal 6), "hang", "fault" (DeviceFailedError),
-            "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone), "bug" (ValueError).
+            "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone), "bug" (ValueError),
+            "next_fault" (DeviceFailedError, and already in the first ``sample`` after the problem is announced).
             In ``sample``: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake" (it counts one),
             "late_overload" (OverloadedError).
     """
@@ -152,16 +153,17 @@ class StandInRunner:
         )
         self._problem_s, self._noise, self._seed, self._vendor = problem_s, noise, seed, vendor
         self._hot_launches, self._faults = launches, faults
+        self._next: tuple[tuple[int, int, int], tuple[int, ...]] | None = None
 
     def clock(self) -> Clock:
         return Clock(empty_interval_ns=1000.0, empty_launch_ns=3000.0, resolution_ns=32.0)
 
     def begin(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> Begun:
         time.sleep(self._problem_s)
-        self._shape, self._which = (problem.m, problem.n, problem.k), which
+        self._shape, self._which, self._next = (problem.m, problem.n, problem.k), which, None
         failures = {}
         for candidate in which:
-            for kind in self._planted(candidate):
+            for kind in self._planted(candidate, self._shape):
                 if failure := self._strike(kind, candidate):
                     failures[candidate] = failure
         self._launches = 1 if protocol.name == "cold" else self._hot_launches
@@ -169,12 +171,18 @@ class StandInRunner:
         return Begun({i: self._launches for i in which if i not in failures}, failures)
 
     def announce(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> None:
-        pass
+        self._next = (problem.m, problem.n, problem.k), tuple(which)
 
     def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
+        following, self._next = self._next, None
+        if following is not None:
+            shape, which = following
+            for candidate in which:
+                if "next_fault" in self._planted(candidate, shape):
+                    self._strike("next_fault", candidate)
         failures = {}
         for candidate in set(order):
-            for kind in self._planted(candidate):
+            for kind in self._planted(candidate, self._shape):
                 if kind.startswith("late_") and (failure := self._strike(kind.removeprefix("late_"), candidate)):
                     failures[candidate] = failure
         return [self._sample_ns(candidate) for candidate in order], failures
@@ -189,11 +197,11 @@ class StandInRunner:
             return self._vendor * min(formula_ns(self._shape, t) for t in self._templates)
         return formula_ns(self._shape, self._templates[DEFAULT if candidate == CONTROL else candidate])
 
-    def _planted(self, candidate: int) -> list[str]:
+    def _planted(self, candidate: int, at: tuple[int, int, int]) -> list[str]:
         return [
             kind
             for kind, shape, who in self._faults
-            if (shape is None or tuple(shape) == self._shape) and who in (None, candidate)
+            if (shape is None or tuple(shape) == at) and who in (None, candidate)
         ]
 
     def _strike(self, kind: str, candidate: int) -> Failure | None:
@@ -204,7 +212,7 @@ class StandInRunner:
             os.abort()
         elif kind == "hang":
             time.sleep(FOREVER_S)
-        elif kind == "fault":
+        elif kind in ("fault", "next_fault"):
             raise DeviceFailedError(f"the GPU failed at {m}x{n}x{k}: an illegal memory access was encountered")
         elif kind == "wrong":
             return Failure(Status.WRONG_RESULT, f"row {candidate} of the output is wrong")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,6 +154,14 @@ def key_of(recording):
     )
 
 
+class _SlowedIfS4(InProcessHand):
+    """Its fresh run on s4 is always slowed."""
+
+    def measure(self, order, *arguments, **options):
+        finished = super().measure(order, *arguments, **options)
+        return replace(finished, slowed=order.problems[0].dtype == "s4" and order.protocol.screen_rounds == 0)
+
+
 class FakeGpu:
     """Opens the stand-in in place of a GPU, for s8 with a vendor's kernel."""
 
@@ -160,7 +169,8 @@ class FakeGpu:
 
     def __call__(self, session):
         dtype = session.problems[0].dtype
-        return closing(InProcessHand(StandInRunner(dtype=dtype, vendor=0.9 if dtype == "s8" else None)))
+        hand = _SlowedIfS4(StandInRunner(dtype=dtype, vendor=0.9 if dtype == "s8" else None))
+        return closing(hand)
 
 
 def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(arena, tmp_path):
@@ -190,6 +200,8 @@ def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(arena, tmp_path):
     assert all(r["fresh_speedup_geomean_lo"] < r["fresh_speedup_geomean_hi"] for r in outcome.rows[1::2])
     assert [(r["vendor"], r["vendor_problems"]) for r in outcome.rows] == [("cublaslt", 42)] * 2 + [(None, 0)] * 4
     assert "over cublaslt" in printed
+    assert [f"{r['vendor_speedup_geomean']:.3f}x of 42" in printed for r in outcome.rows[:2]] == [True, True]
+    assert "the fresh run was slowed down by heat or its hardware (s4): " in printed
     _, timed = benchmarks(out)
     kernels = [name for name in timed if name.startswith("test_kernel")]
     assert {name.split("[")[1].split("-")[0] for name in kernels} == {"s8", "s4", "b1"}

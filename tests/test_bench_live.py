@@ -1,6 +1,7 @@
 """The bench with a formula in place of the GPU: what trains, and that the fresh run comes after the picks are fixed."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tilearena.bench_live import bench_dtype
 from tilearena.dataset import Candidate
 from tilearena.errors import RecordingError
 
+VENDOR = "speedup_vs_cublaslt_geomean"
 OTHER = DEVICE.model_copy(update={"slug": "another-card", "uuid_sha256": "another"})
 
 
@@ -61,8 +63,8 @@ def test_live_bench_on_a_recorded_card_trains_on_its_recording(arena, tmp_path, 
         assert figure(result.fresh, "speedup_geomean") == pytest.approx(
             figure(result.first, "speedup_geomean"), rel=1e-4
         )
-        assert (result.vendor, result.vendor_speedup, result.vendor_problems) == (None, None, 0)
-        assert result.flat()["vendor"] is None
+        assert (result.vendor, figure(result.fresh, VENDOR), result.fresh.n_vendor) == (None, None, 0)
+        assert (result.flat()["vendor"], result.flat()["vendor_problems"]) == (None, 0)
     assert figure(default.fresh, "speedup_geomean") == 1
     assert figure(oracle.first, "top1") == 1
     assert 1 < figure(nearest.fresh, "speedup_geomean") <= figure(oracle.fresh, "speedup_geomean")
@@ -154,10 +156,49 @@ def test_vendor_is_compared_where_it_ran(arena, tmp_path, session):
     default, oracle = bench_dtype(
         arena.root, tmp_path / "out", session, opens(vendor=0.9, noise=1e-4, faults=refused), ["default", "oracle"]
     )
-    assert oracle.vendor_speedup == pytest.approx(0.9, rel=1e-3)
-    assert default.vendor_speedup < 0.8
-    assert (oracle.vendor, oracle.vendor_problems, oracle.flat()["vendor"]) == ("cublaslt", 21, "cublaslt")
+    assert figure(oracle.fresh, VENDOR) == pytest.approx(0.9, rel=1e-3)
+    assert figure(default.fresh, VENDOR) < 0.8
+    flat = oracle.flat()
+    assert (oracle.vendor, flat["vendor"], flat["vendor_problems"]) == ("cublaslt", "cublaslt", 21)
+    assert flat["vendor_speedup_geomean_lo"] <= flat["vendor_speedup_geomean"] <= flat["vendor_speedup_geomean_hi"]
     assert oracle.table.time_ns.shape == (42, 9)
+
+
+def test_pick_that_fails_counts_against_it_beside_the_vendor(arena, tmp_path, session):
+    """As everywhere: it takes as long as the slowest that ran, here the default."""
+    (plain,) = bench_dtype(arena.root, tmp_path / "a", session, opens(vendor=0.9, noise=0.0), ["constant"])
+    pick = int(plain.prediction.picks[0, 0])
+    assert pick != DEFAULT
+    refused = [("wrong", (p.m, p.n, p.k), pick) for p in session.problems[::2]]
+    (result,) = bench_dtype(
+        arena.root, tmp_path / "b", session, opens(vendor=0.9, noise=0.0, faults=refused), ["constant"]
+    )
+    assert (result.fresh.n_failed, result.fresh.n_vendor, result.flat()["vendor_problems"]) == (21, 42, 42)
+    ratios = []
+    for i, p in enumerate(session.problems):
+        every_ns = [formula_ns((p.m, p.n, p.k), template) for template in templates("s8")]
+        ratios.append(0.9 * min(every_ns) / every_ns[pick if i % 2 else DEFAULT])
+    assert result.flat()["vendor_speedup_geomean"] == pytest.approx(np.exp(np.log(ratios).mean()), rel=1e-3)
+
+
+def test_fresh_run_that_was_slowed_says_so(arena, tmp_path, session, monkeypatch):
+    monkeypatch.setattr(bench_live, "BATCH_PROBLEMS", 20)
+
+    class Slowed(InProcessHand):
+        """Slowed in the fresh run's second batch of three."""
+
+        def measure(self, order, *arguments, **options):
+            finished = super().measure(order, *arguments, **options)
+            return replace(
+                finished, slowed=order.protocol.screen_rounds == 0 and order.problems[0] == session.problems[20]
+            )
+
+    (result,) = bench_dtype(
+        arena.root, tmp_path / "a", session, lambda _: closing(Slowed(StandInRunner())), ["constant"]
+    )
+    assert (result.slowed, result.flat()["fresh_slowed"]) == (True, True)
+    (result,) = bench_dtype(arena.root, tmp_path / "b", session, opens(), ["constant"])
+    assert (result.slowed, result.flat()["fresh_slowed"]) == (False, False)
 
 
 @pytest.mark.parametrize(

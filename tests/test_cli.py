@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +47,16 @@ def test_verb_has_help(run, verb):
 
 def test_version_is_that_of_the_package(run):
     assert run("--version") == (0, f"tilearena {__version__}\n", "")
+
+
+def test_standard_files_that_were_closed_are_empty_ones_for_us_and_for_our_children():
+    child = "import os; os.fstat(2); print('child')"
+    code = (
+        "import subprocess, sys; from tilearena import cli; cli._open_standard_files(); print('ours', file=sys.stderr);"
+        f"sys.exit(subprocess.run([sys.executable, '-c', {child!r}]).returncode)"
+    )
+    ended = subprocess.run(["sh", "-c", '"$0" -c "$1" 2>&-', sys.executable, code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "child\n", "")
 
 
 def test_verbs_are_those_that_others_script_against():

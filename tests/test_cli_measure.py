@@ -5,6 +5,7 @@ import pytest
 from tilearena import cli_measure, cluster
 from tilearena.cli_measure import Where
 from tilearena.errors import MeasureError, SpecError
+from tilearena.provenance import Anchors
 
 
 @pytest.mark.parametrize("change", [{"workers": 2}, {"ordinal": 1}])
@@ -27,3 +28,12 @@ def test_partition_and_candidates_reach_the_workers_of_a_cluster(run, monkeypatc
     assert run(*command[:4])[0] == 2
     assert asked == [("h:1", 72, False), ("h:1", None, True)]
     assert cli_measure.Where(0, 1, "h:1", 72, torch=False).device() is None
+
+
+def test_drift_is_said_to_the_middle_and_to_the_end_of_each_session():
+    whole = Anchors(session="a", card=None, start_ns=(1000,), middle_ns=(1010,), end_ns=(980,))
+    ended = Anchors(session="b", card=None, start_ns=(1000,), end_ns=(1000,))
+    cut = Anchors(session="c", card=None, start_ns=(1000,))
+    said = "+1.00 % to the middle and -2.00 % to the end, unknown to the middle and +0.00 % to the end"
+    assert cli_measure._drift([whole, cut, ended]) == said
+    assert cli_measure._drift([cut]) == cli_measure._drift([]) == "unknown"

@@ -1,5 +1,6 @@
 """A Dask cluster on the stand-in: real schedulers and Dask workers as processes of their own, which may be killed."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -69,6 +70,16 @@ def test_cluster_is_started_as_the_page_says():
     page = (FOLDER.parent / "docs" / "clusters.md").read_text()
     for gpu in range(2):
         assert f"CUDA_VISIBLE_DEVICES={gpu} dask worker 10.0.0.1:8786 {' '.join(WORKER_OPTIONS)}\n" in page
+
+
+def test_scheduler_is_reached_from_within_an_event_loop(two):
+    """As in a notebook."""
+
+    async def cell():
+        with cluster.connect(two.address, carded.opening()) as hands:
+            return len(hands)
+
+    assert asyncio.run(cell()) == 2
 
 
 def test_two_cards_share_a_recording_and_their_rows_are_kept_apart(two, tmp_path, monkeypatch):

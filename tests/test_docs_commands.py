@@ -29,7 +29,7 @@ def render() -> str:
         lines += ["| option | meaning |", "|---|---|"]
         for p in options:
             needed = " (required)" if p.required else ""
-            lines.append(f"| `{', '.join(p.opts)}` | {(p.help or '').strip()}{needed} |")
+            lines.append(f"| `{', '.join([*p.opts, *p.secondary_opts])}` | {(p.help or '').strip()}{needed} |")
         lines.append("")
     return "\n".join(lines)
 

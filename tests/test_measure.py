@@ -294,15 +294,6 @@ def test_interrupted_session_goes_on_where_it_stopped(session, path):
     assert not folder.exists()
 
 
-def test_run_that_does_not_resume_measures_everything_again(session, path):
-    with pytest.raises(MeasureError):
-        record(session, [Breaking(StandInRunner(), 6, HandLostError("no more"))], path)
-    (hand,) = [InProcessHand(StandInRunner())]
-    header = record(session, [hand], path, anchors=ANCHORS[:1], resume=False)
-    assert measured(hand) == list(session.problems)
-    assert (len(header.anchors), len({b.session for b in header.batches})) == (1, 1)
-
-
 @pytest.mark.parametrize("lost", ["", "00001.parquet"])
 def test_parts_that_a_kill_left_beside_their_recording_are_not_recorded_again(session, path, monkeypatch, lost):
     with monkeypatch.context() as patch:
@@ -369,7 +360,7 @@ def test_damaged_part_is_named(session, path, name, share):
     damaged.write_bytes(data[: int(share * len(data))])
     with pytest.raises(MeasureError) as caught:
         record(session, [InProcessHand(StandInRunner())], path)
-    assert str(caught.value).startswith(f"{damaged} is damaged; delete ")
+    assert str(caught.value).startswith(f"{damaged} is damaged or of another run; delete ")
 
 
 def test_two_processes_do_not_share_parts(session, path):
@@ -447,23 +438,27 @@ def test_ctrl_c_while_a_part_is_written_loses_and_doubles_nothing(session, path,
     assert keys(path) == expected_keys(session)
 
 
-def test_second_ctrl_c_keeps_what_is_finished(path, monkeypatch):
-    """It comes when the hands have just come back, and nobody has written that down."""
-    session, both, join = whole_session(), hands(2, 0.005), measure.Crew.join
-
-    def interrupted(crew):
-        join(crew)
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("count", [1, 2])
+def test_signals_of_ctrl_c_keep_what_is_finished(path, count):
+    """They are looked at, so none strikes within a lock; a second one ends the waiting for the hands."""
+    session, (slow, hanging) = whole_session(), hands(2, 0.005)
+    released = threading.Event()
+    if count == 2:
+        hanging.measure = lambda order, stop, done=None: released.wait(60)
 
     def interrupting(done, total, label):
         if done >= 10:
-            raise KeyboardInterrupt
+            for _ in range(count):
+                os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(measure.Crew, "join", interrupted)
     with pytest.raises(Interrupted) as caught:
-        record(session, both, path, progress=interrupting)
-    kept = sum(len(measured(hand)) for hand in both)
+        record(session, [slow, hanging], path, progress=interrupting)
+    assert not released.is_set()
+    kept = len(Parts(path, session.header([slow, hanging]), pool=True).done())
+    assert 9 <= kept < 42
     assert str(caught.value).startswith(f"interrupted: {kept} of 42 problems are kept in ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    released.set()
 
 
 def test_signal_of_ctrl_c_ends_a_process_in_order(path):

@@ -167,7 +167,8 @@ def test_damaged_part_is_named(tmp_path, header, tables):
         for note in (None, {b"batch": b"{}"}, {b"other": b""}):
             pq.write_table(table.replace_schema_metadata(note), part)
             with pytest.raises(
-                MeasureError, match=r"00000.parquet is damaged; delete it to measure its problems again"
+                MeasureError,
+                match=r"00000.parquet is damaged or of another run; delete it to measure its problems again",
             ):
                 parts.done()
         parts.write(0, tables[0], batch())

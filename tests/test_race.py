@@ -28,7 +28,7 @@ class Scripted:
         self._times = {i: list(t) if isinstance(t, list) else [t] for i, t in enumerate(times)}
         self._begin_failures = dict(begin_failures)
         self._sample_failures = list(sample_failures)
-        self.orders, self.begun = [], []
+        self.orders, self.begun, self.announced = [], [], []
 
     def begin(self, problem, protocol, which):
         self.begun.append((problem, protocol, tuple(which)))
@@ -36,7 +36,7 @@ class Scripted:
         return Begun({i: 10 + i for i in which if i not in failures}, failures)
 
     def announce(self, problem, protocol, which):
-        pass
+        self.announced.append((len(self.orders), problem, protocol, tuple(which)))
 
     def sample(self, order):
         self.orders.append(list(order))
@@ -108,6 +108,18 @@ def test_template_that_was_faster_in_the_screen_than_all_finals_gets_a_final_of_
     assert [len(order) for order in runner.orders] == [2 * 4, 4 * 4, 16 * 2 + 4 * 3]
     times = median_time_ns(dataset.rows_from(rows), np.array([2, 2, 2, 2, 0, 0]))
     assert (times[0], times[2]) == (120 / 10, 115 / 12)
+
+
+@pytest.mark.parametrize(
+    "times", [[100, 200, 105, 300, 200, 50], [[100, 100, 120], 300, [112, 112, 115], 125, 300, 50]]
+)
+def test_next_problem_is_announced_once_between_the_screen_and_the_first_final(times):
+    runner, following = Scripted(times), PROBLEM.model_copy(update={"m": 8})
+    measure_problem(runner, PROBLEM, COLD, range(6), (following, (3, DEFAULT)))
+    assert runner.announced == [(1, following, COLD, (3, DEFAULT))]
+    assert len(runner.orders) in (2, 3)
+    runner, _ = race(times)
+    assert runner.announced == []
 
 
 def test_there_is_no_third_final():

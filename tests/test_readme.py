@@ -35,6 +35,20 @@ def render() -> str:
         "| *best of nine* | " + " | ".join(f"100 %, 0 %, {speedup(row)}" for row in oracle) + " |",
         "| *ceiling* | " + " | ".join(ceiling(row) for row in oracle) + " |",
     ]
+    models = {
+        (row["dtype"], row["protocol"], row["predictor"]): row
+        for row in table.load(ROOT, ROOT).rows
+        if (row["device"], row["spec"], row["split"]) == ("nvidia-h200", "networks", "models")
+    }
+    columns = [column for column in COLUMNS if (*column, "gbdt") in models]
+    lines += [
+        "",
+        "Layers of real networks (`networks`), by what was learned from `lowbit-random`, no shape in both:",
+        "",
+        "| | " + " | ".join(f"{d} {p}" for d, p in columns) + " |",
+        "|---|" + "---|" * len(columns),
+        *(f"| {name} | {' | '.join(cell(models[d, p, name]) for d, p in columns)} |" for name in PREDICTORS),
+    ]
     return "\n".join(lines)
 
 

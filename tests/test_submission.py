@@ -70,18 +70,26 @@ def test_write_leaves_only_the_two_files(written):
 def test_narrower_submission_names_the_results_that_it_would_lose(arena, written):
     key = arena.key("lowbit-random", "s8")
     both = [arena.scored(k, 0.01) for k in (key, arena.key("lowbit-random", "s4"))]
-    submission.require_kept(arena.root, both)
-    submission.require_kept(arena.root, [arena.scored(key.model_copy(update={"version": "2"}), 0.01)])
+    submission.require_kept(arena.root, both, "synthetic")
+    submission.require_kept(arena.root, [arena.scored(key.model_copy(update={"version": "2"}), 0.01)], "synthetic")
     with pytest.raises(SubmissionError) as caught:
-        submission.require_kept(arena.root, [arena.scored(arena.key("networks", "s8"), 0.01), both[1]])
+        submission.require_kept(arena.root, [arena.scored(arena.key("networks", "s8"), 0.01), both[1]], "synthetic")
     assert str(caught.value) == (
         f"{written}: also holds s8/cold/random, which would be lost; submit these as well, or give --force"
     )
 
 
+def test_submission_of_somebody_else_is_not_taken_over(arena, written):
+    both = [arena.scored(arena.key("lowbit-random", dtype), 0.01) for dtype in ("s8", "s4")]
+    with pytest.raises(
+        SubmissionError, match=r"was submitted by 'synthetic'; raise the predictor's version, or replace"
+    ):
+        submission.require_kept(arena.root, both, "somebody else")
+
+
 def test_submission_that_cannot_be_read_is_no_loss(arena, written):
     edit(written, "schema_version", to=1)
-    submission.require_kept(arena.root, [arena.scored(arena.key("lowbit-random", "s8"), 0.01)])
+    submission.require_kept(arena.root, [arena.scored(arena.key("lowbit-random", "s8"), 0.01)], "synthetic")
 
 
 def test_write_refuses_nothing(tmp_path):

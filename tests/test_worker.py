@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import standin
 
+from tilearena import worker
 from tilearena.errors import MeasureError, NoGpuError
 from tilearena.race import measure_problem
 from tilearena.records import Problem, Protocol
@@ -120,6 +121,37 @@ def test_warm_up_is_announced_measures_the_middle_problem_and_comes_once(start):
         heard += _hear(process, Rows)
     process.tell(_work(PROBLEMS[:1]))
     assert all(isinstance(said, Rows) for said in _hear(process, Rows))
+
+
+class _Noting(standin.StandInRunner):
+    """Notes at which problem which one was announced."""
+
+    def __init__(self):
+        super().__init__()
+        self.announced = []
+
+    def announce(self, problem, protocol, which):
+        super().announce(problem, protocol, which)
+        self.announced.append((self._shape[0], problem.m, protocol, tuple(which)))
+
+
+class _Silent:
+    """A link on which nobody listens."""
+
+    def say(self, message):
+        pass
+
+
+def test_each_problem_announces_the_next_one_that_has_candidates():
+    runner, which = _Noting(), ((0, 9), (), (3,), (1, 2))
+    worker.measure(_Silent(), runner, Work(problems=PROBLEMS, protocol=PROTOCOL, which=which))
+    assert runner.announced == [(64, 192, PROTOCOL, (3,)), (192, 256, PROTOCOL, (1, 2))]
+
+
+def test_nothing_is_announced_while_candidates_are_tried_alone():
+    runner = _Noting()
+    worker.measure(_Silent(), runner, _work(alone=True))
+    assert runner.announced == []
 
 
 def test_candidates_that_are_tried_alone_are_announced_before_they_run_and_get_no_rows(start):

@@ -12,7 +12,7 @@ import pytest
 import standin
 from standin import StandInRunner
 
-from tilearena import worker_hand
+from tilearena import worker_hand, worker_link
 from tilearena.errors import DeviceFailedError, Interrupted, MeasureError, NoGpuError
 from tilearena.hands import HandLostError, Order
 from tilearena.race import measure_problem
@@ -116,6 +116,23 @@ def test_two_faults_on_one_problem_are_both_found(open_hand):
     rows = _measure(open_hand(faults=faults), problems).rows
     assert [(r.m, r.candidate) for r in rows if r.status is not Status.OK] == [(128, 2), (128, 7)]
     assert len(rows) == 30
+
+
+def test_fault_in_the_proof_of_the_next_problem_is_one_failed_row_of_that_one(open_hand):
+    problems, notices = _problems(5), []
+    hand = open_hand(faults=[("next_fault", _shape(problems[2]), 6)], notice=notices.append)
+    rows = _measure(hand, problems).rows
+    assert [(row.m, row.candidate) for row in rows] == [(p.m, candidate) for p in problems for candidate in CANDIDATES]
+    failed = [(row.m, row.candidate, row.status, row.reason) for row in rows if row.status is not Status.OK]
+    reason = "the GPU failed at 192x1024x512: an illegal memory access was encountered"
+    assert failed == [(192, 6, Status.LAUNCH_FAILED, reason)]
+    others = tuple(candidate for candidate in CANDIDATES if candidate != 6)
+    expected = [_undisturbed([p], others if p is problems[2] else CANDIDATES) for p in problems]
+    assert [row for row in rows if row.status is Status.OK] == [row for part in expected for row in part]
+    # while it was announced, in the company of its own problem, and alone
+    assert [notice.split(": ")[1].removeprefix("the GPU failed at ") for notice in notices] == [
+        "128x1024x512", "192x1024x512", "192x1024x512"
+    ]  # fmt: skip
 
 
 def test_fault_that_no_candidate_has_alone_fails_the_whole_problem_and_says_so(open_hand):
@@ -225,7 +242,7 @@ def test_worker_that_is_another_one_when_it_is_started_again_loses_the_hand(open
     hand = open_hand(card="a1")
     hand._opening = standin.opening(**change)
     os.kill(hand.worker_pid, signal.SIGKILL)
-    with pytest.raises(HandLostError, match="is given up: its card or kernels were exchanged meanwhile$"):
+    with pytest.raises(HandLostError, match=r"is given up: its card or kernels were exchanged meanwhile$"):
         _measure(hand, _problems(3))
     assert hand.worker_pid is None
 
@@ -241,6 +258,22 @@ def test_hand_is_lost_when_worker_after_worker_fails(open_hand, monkeypatch, tmp
         "between, at last since the worker died (signal 9); run tilearena doctor"
     )
     assert hand.worker_pid is None
+
+
+def test_worker_that_cannot_be_ended_loses_the_hand(open_hand, monkeypatch):
+    monkeypatch.setattr(worker_link, "KILL_S", 0.2)
+    monkeypatch.setattr(worker_link.os, "killpg", lambda *_: None)
+    problems, notices = _problems(3), []
+    hand = open_hand(faults=[("hang", _shape(problems[1]), 3)], patience_s=0.5, notice=notices.append)
+    process = hand._process._process
+    for _ in range(2):  # nor does the next batch wait for it
+        with pytest.raises(HandLostError) as caught:
+            _measure(hand, problems)
+        assert str(caught.value) == (
+            "Synthetic device (formula, not measured) is given up: its worker cannot be ended; run tilearena doctor"
+        )
+    assert (hand.worker_pid, notices) == (None, [])
+    process.wait(5)  # this one sees that its input is closed
 
 
 def test_gpu_that_fails_under_every_candidate_loses_the_hand_and_makes_no_rows(open_hand, monkeypatch):
