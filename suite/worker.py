@@ -127,6 +127,7 @@ def _leave(link: Link, error: BaseException) -> NoReturn:
 
 def main() -> NoReturn:
     """Serve one hand."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of a batch system, say: end at once, without a traceback
     link = Link()
     try:
         opening = link.told()

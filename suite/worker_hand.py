@@ -6,6 +6,7 @@ measured with the others together. If none is to blame alone, the problem is tri
 """
 
 import platform
+import signal
 import threading
 import time
 from collections import Counter
@@ -40,7 +41,7 @@ SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 TROUBLES = 20
 POLL_S = 0.05
 #: Signals that reach a worker from outside: these alone are no proof against a candidate.
-OUTSIDE = (-9, -15)
+OUTSIDE = (-signal.SIGHUP, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM)
 
 
 class WorkerHand:

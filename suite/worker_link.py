@@ -172,7 +172,7 @@ class WorkerProcess:
         except ValidationError as error:  # a library wrote into the pipe, or a runner answers what cannot be
             first = error.errors(include_url=False)[0]
             said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
-            raise MeasureError(f"the worker said what is no message of its ({said}); report this as a bug") from None
+            raise MeasureError(f"no message of a worker: {said}; report this as a bug") from None
 
     def kill(self) -> bool:
         """End it and all that it started, at once; whether it has ended: one that hangs in its driver cannot."""

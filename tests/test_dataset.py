@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tilearena import dataset
 from tilearena.dataset import COLUMNS, METADATA_KEY, Recording
 from tilearena.errors import RecordingError
-from tilearena.provenance import Batch
+from tilearena.provenance import Batch, Telemetry
 from tilearena.records import Measurement, Status
 from tilearena.rows import content_fingerprint, median_time_ns
 
@@ -191,6 +191,32 @@ def test_recording_whose_batches_are_of_other_problems_is_refused(path, header, 
     batches = tuple(batch(count) for count in counts)
     dataset.write(path, header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
     assert f"its batches are of {sum(counts)} problems, but it has 2" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("n_problems", 0),
+        ("started_at_s", float("nan")),
+        ("seconds", -1.0),
+        ("seconds", float("inf")),
+        ("attempts", 0),
+        ("retakes", -1),
+        ("retakes", 1 << 63),
+        ("telemetry", Telemetry(n_samples=0).model_copy(update={"n_samples": -1})),
+    ],
+)
+def test_header_with_a_batch_that_no_card_measures_is_refused(path, header, key, value):
+    impossible = batch(2).model_copy(update={key: value})
+    dataset.write(path, header.model_copy(update={"batches": (impossible,)}), dataset.rows_from(ROWS))
+    assert f"header key 'batches.0.{key}" in refusal(path)
+
+
+def test_two_candidates_with_one_id_are_refused(path, header):
+    first, second = header.candidates[:2]
+    twins = (first, second.model_copy(update={"id": first.id}), *header.candidates[2:])
+    dataset.write(path, header.model_copy(update={"candidates": twins}), dataset.rows_from(ROWS))
+    assert "two of its candidates have the same id" in refusal(path)
 
 
 def test_wall_time_is_from_first_start_to_last_end_of_each_session(header):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tilearena import dataset
 from tilearena.errors import RecordingError
 from tilearena.judge import Sources
 
@@ -31,6 +32,15 @@ def test_repeat_of_kernels_of_other_tools_is_no_ceiling(arena, versions, names):
     arena.record("lowbit-random", "s8", shapes, versions={"cuda": "12.8"})
     arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True, versions=versions)
     with pytest.raises(RecordingError, match=rf"the repeat has other versions than the recording \({names}\)"):
+        Sources.open(arena.root, arena.key("lowbit-random", "s8"))
+
+
+def test_repeat_with_its_candidates_in_another_order_is_no_ceiling(arena):
+    path = arena.record("lowbit-random", "s8", arena.shapes(40, seed=0), seed=1, repeat=True)
+    recording = dataset.read(path)
+    first, second, *rest = recording.header.candidates
+    dataset.write(path, recording.header.model_copy(update={"candidates": (second, first, *rest)}), recording.rows)
+    with pytest.raises(RecordingError, match=r"the repeat has other candidates than the recording"):
         Sources.open(arena.root, arena.key("lowbit-random", "s8"))
 
 

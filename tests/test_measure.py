@@ -461,6 +461,34 @@ def test_signals_of_ctrl_c_keep_what_is_finished(path, count):
     released.set()
 
 
+def test_rows_that_make_no_recording_are_not_published_and_their_parts_are_kept(session, path, monkeypatch):
+    monkeypatch.setattr(StandInRunner, "_sample_ns", lambda self, candidate: 7)
+    (hand,) = hands(1, 0)
+    begin = StandInRunner.begin
+
+    def twenty_launches(self, problem, protocol, which):
+        begun = begin(self, problem, protocol, which)
+        begun.launches.update(dict.fromkeys(begun.launches, 20))
+        self._launches = 20
+        return begun
+
+    monkeypatch.setattr(StandInRunner, "begin", twenty_launches)
+    with pytest.raises(MeasureError, match=r"row 0 has a number of launches that contradicts .*; delete .*\.parts to"):
+        record(session, [hand], path)
+    assert not path.exists()
+    assert len(list(folder_of(path).glob("*.parquet"))) == 4
+
+
+def test_clock_of_the_system_that_is_set_back_does_not_change_when_batches_began(session, path, monkeypatch):
+    now = time.time()
+    jumps = iter([now, *(now - 1000 * i for i in range(1, 100))])
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    header = record(session, hands(1, 0.01), path)
+    starts = [one.started_at_s for one in header.batches]
+    assert starts == sorted(starts)
+    assert 0.12 <= header.wall_time_s < 60
+
+
 def test_signal_of_ctrl_c_ends_a_process_in_order(path):
     child = subprocess.Popen(
         [sys.executable, SWEEPING, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

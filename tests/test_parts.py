@@ -1,7 +1,9 @@
 """Parts of a recording: each appears whole or not at all, and comes back as it was."""
 
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from standin import StandInRunner
@@ -176,3 +178,41 @@ def test_damaged_part_is_named(tmp_path, header, tables):
         (parts.folder / "00000.anchors").write_text("{")
         with pytest.raises(MeasureError, match=r"00000.anchors is damaged; delete it"):
             parts.collect()
+
+
+def test_part_that_is_there_twice_or_of_another_run_is_named(tmp_path, header, tables):
+    other = header.model_copy(update={"versions": {"nvcc": "1"}})
+    with Parts(tmp_path / "r.parquet", header) as parts, Parts(tmp_path / "r.parquet", other) as others:
+        parts.write(0, tables[0], batch())
+        parts.write(1, tables[1], batch())
+        others.write(2, tables[2], batch())
+        shutil.copy(parts.folder / "00000.parquet", parts.folder / "00007.parquet")
+        with pytest.raises(
+            MeasureError, match=r"00007.parquet holds problems that a part before it holds, too; delete"
+        ):
+            parts.done()
+        shutil.move(others.folder / "00002.parquet", parts.folder / "00007.parquet")
+        with pytest.raises(MeasureError, match=r"00007.parquet is damaged or of another run; delete it"):
+            parts.done()
+        (parts.folder / "00007.parquet").unlink()
+        assert len(parts.done()) == 2
+
+
+def test_header_of_another_run_is_named(tmp_path, header):
+    other = header.model_copy(update={"versions": {"nvcc": "1"}})
+    with Parts(tmp_path / "r.parquet", header) as parts, Parts(tmp_path / "r.parquet", other) as others:
+        others.header()
+        shutil.copy(others.folder / "header.json", parts.folder)
+        with pytest.raises(MeasureError, match=r"header.json is damaged or of another run; delete .* the beginning$"):
+            parts.header()
+
+
+def test_files_of_others_among_the_parts_are_left_alone(tmp_path, header, tables):
+    with Parts(tmp_path / "r.parquet", header) as parts:
+        parts.write(0, tables[0], batch())
+        for name in ("notes.parquet", "00000 (copy).parquet", "notes.anchors"):
+            (parts.folder / name).write_text("x")
+    with Parts(tmp_path / "r.parquet", header) as parts:
+        parts.write(0, tables[1], batch())
+        assert len(parts.done()) == 2
+        assert parts.collect().rows.equals(pa.concat_tables(tables[:2]).unify_dictionaries().combine_chunks())

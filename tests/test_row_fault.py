@@ -5,7 +5,8 @@ import pytest
 
 from tilearena import dataset
 from tilearena.records import Measurement, Protocol, Status
-from tilearena.row_fault import MAX_SAMPLES, row_fault, sample_counts
+from tilearena.row_fault import MAX_SAMPLES, candidate_fault, row_fault, sample_counts
+from tilearena.spec import load_space
 
 COLD = Protocol(name="cold", rounds=16, seed=5)
 ORIGINS = ("template", "template", "control", "vendor")
@@ -65,3 +66,12 @@ def test_launches_keep_to_the_protocol():
     hot = COLD.model_copy(update={"name": "hot"})
     assert fault(2, 6, 4, 4, launches=20, protocol=hot) is None
     assert "launches" in fault(2, 6, 4, 4, launches=21, protocol=hot)
+
+
+def test_control_is_of_the_default():
+    large, small = (load_space("paper9").templates("s8", None)[i] for i in (0, 6))
+    twice = [("template", large), ("template", small)]
+    assert candidate_fault([*twice, ("control", small)], 1, "s8", None) is None
+    assert candidate_fault([*twice, ("control", large)], 1, "s8", None) == (
+        "candidate 2 is a control, but not of the default"
+    )

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import standin
 
-from tilearena import worker
+from tilearena import worker, worker_hand
 from tilearena.errors import MeasureError, NoGpuError
 from tilearena.race import measure_problem
 from tilearena.records import Problem, Protocol
-from tilearena.worker_link import Failed, Ready, Rows, Trying, Waiting, Work, WorkerDiedError, WorkerProcess
+from tilearena.worker_hand import WorkerHand
+from tilearena.worker_link import Failed, Opening, Ready, Rows, Trying, Waiting, Work, WorkerDiedError, WorkerProcess
 
 PROBLEMS = tuple(Problem(dtype="s8", m=64 * i, n=1024, k=512) for i in range(1, 5))
 PROTOCOL = Protocol(name="cold", rounds=4, seed=1)
@@ -255,3 +256,21 @@ def test_interrupt_from_the_terminal_does_not_reach_the_worker():
         time.sleep(0.3)
         os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
         assert parent.stdout.readline().split() == ["29", str(pid), "SIGINT"]
+
+
+def test_message_that_is_none_is_one_sentence(monkeypatch, tmp_path):
+    (tmp_path / "noisy.py").write_text("import os\ndef talk(link):\n    os.write(link._out, b'a library speaks\\n')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(MeasureError, match=r"^no message of a worker: Invalid JSON: .*; report this as a bug$"):
+        WorkerHand(Opening(factory="noisy:talk"), read=dict)
+
+
+def test_worker_that_a_batch_system_interrupts_dies_like_one_that_is_killed(start, capfd):
+    process = start()
+    _hear(process, Ready)
+    os.kill(process.pid, signal.SIGINT)
+    with pytest.raises(WorkerDiedError) as caught:
+        _hear(process, Failed)
+    assert -caught.value.code == signal.SIGINT
+    assert -signal.SIGINT in worker_hand.OUTSIDE
+    assert "Traceback" not in capfd.readouterr().err
