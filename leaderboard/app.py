@@ -23,7 +23,7 @@ MEANING = {
     "speedup_geomean": "geometric mean of t(default)/t(pick)",
     "speedup_vs_cublaslt_geomean": "geometric mean of t(cuBLASLt)/t(pick) where cuBLASLt ran",
     "gap_closed": "how much of the log regret of the best constant template is avoided: 0 for it, 100 % for the best",
-    "ceiling_top2": "top2 of the choice by one other measurement of the same problems; knowing the truth does a little better",
+    "ceiling_top2": "top2 of the choice by one other measurement; knowing the truth would do a little better",
 }
 Stamp = tuple[tuple[str, int], ...]
 

@@ -85,8 +85,9 @@ def objects(cache):
 def test_template_source_instantiates_the_shapes_of_the_template():
     source = build.template_source(S8[1])
     assert '#include "gemm.cuh"' in source
-    assert "int ta_launch_s8_128x256x64_w64x64x64_i16x8x32_st3(const ta_gemm* gemm, cudaStream_t stream)" in source
-    shapes = "GemmShape<128, 256, 64>, GemmShape<64, 64, 64>, GemmShape<16, 8, 32>, 3>>(gemm, stream)"
+    name = "ta_launch_s8_128x256x64_w64x64x64_i16x8x32_st3"
+    assert f"int {name}(const ta_gemm* gemm, int launches, cudaStream_t stream)" in source
+    shapes = "GemmShape<128, 256, 64>, GemmShape<64, 64, 64>, GemmShape<16, 8, 32>, 3>>(gemm, launches, stream)"
     assert f"Gemm<int8_t, cutlass::arch::OpMultiplyAddSaturate, {shapes}" in source
 
 

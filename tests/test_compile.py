@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilearena import build
-from tilearena.runner import load_library
+from tilearena import abi, build
 from tilearena.spec import load_space
 
 S8, B1 = (load_space("paper9").templates(dtype, bit_op) for dtype, bit_op in (("s8", None), ("b1", "and")))
@@ -39,14 +38,14 @@ def cubin_arches(path):
 NO_GPU = """
 import json, sys
 from pathlib import Path
-from tilearena import dataset
+from tilearena import abi, dataset
 from tilearena.build import Library
 from tilearena.errors import NoGpuError
 from tilearena.records import Problem
-from tilearena.runner import GpuRunner, load_library
+from tilearena.runner import GpuRunner
 
 path, recording = map(Path, sys.argv[1:])
-library = load_library(path)
+library = abi.load_library(path)
 answer = {"gpus": library.ta_gpus(), "library": library.ta_error().decode()}
 recording = dataset.read(recording)
 described = Library(name="two", arch=90, file=path.name, sources="", versions={})
@@ -61,7 +60,7 @@ print(json.dumps(answer))
 
 def without_gpu(library):
     """What a kernel library and its runner say in a process that sees no GPU."""
-    golden = Path(__file__).with_name("golden") / "recording-v1.parquet"
+    golden = Path(__file__).with_name("golden") / "recording-v2.parquet"
     command = [sys.executable, "-c", NO_GPU, str(library), str(golden)]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
@@ -76,7 +75,7 @@ def test_two_templates_compile_and_load_without_a_driver(tmp_path, arch):
     path, library = build.build("two", templates, arch, cache=tmp_path)
     assert library.failures == ()
     assert set(cubin_arches(path)) == {arch}
-    kernels = load_library(path)
+    kernels = abi.load_library(path)
     assert [kernels.ta_id(i).decode() for i in range(kernels.ta_count())] == [t.id for t in templates]
     answer = without_gpu(path)
     assert answer["gpus"] < 0
