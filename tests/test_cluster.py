@@ -69,7 +69,7 @@ def _require_whole(header, recording, session):
 def test_cluster_is_started_as_the_page_says():
     page = (FOLDER.parent / "docs" / "clusters.md").read_text()
     for gpu in range(2):
-        assert f"CUDA_VISIBLE_DEVICES={gpu} dask worker 10.0.0.1:8786 {' '.join(WORKER_OPTIONS)}\n" in page
+        assert f"CUDA_VISIBLE_DEVICES={gpu} .venv/bin/dask worker 10.0.0.1:8786 {' '.join(WORKER_OPTIONS)}\n" in page
 
 
 def test_scheduler_is_reached_from_within_an_event_loop(two):
