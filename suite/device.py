@@ -16,6 +16,13 @@ from tilearena.records import Device, device_slug
 #: What the sensors of a card say at one moment: sm_clock_mhz, memory_clock_mhz, power_w, temperature_c and
 #: throttle_reasons (NVML's bit mask), as far as the card supports them.
 Reading = dict[str, float]
+#: Too hot, or short of power: what is timed then is the cooling or the supply.
+SLOWDOWN = (
+    pynvml.nvmlClocksThrottleReasonHwSlowdown
+    | pynvml.nvmlClocksThrottleReasonSwThermalSlowdown
+    | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+    | pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown
+)
 #: How far apart the readings of a `Sampler` are.
 READING_S = 0.1
 

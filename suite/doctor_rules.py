@@ -5,6 +5,7 @@ from typing import Literal
 
 import pynvml
 
+from tilearena.device import SLOWDOWN
 from tilearena.doctor_readings import Clock, GpuProcess, Readings
 
 Level = Literal["good", "remark", "unfit"]
@@ -26,13 +27,6 @@ EVENTS = {
     pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "hardware power brake",
     pynvml.nvmlClocksThrottleReasonDisplayClockSetting: "clocks held by a display",
 }
-#: Too hot, or short of power: what is timed then is the cooling or the supply.
-SLOWDOWN = (
-    pynvml.nvmlClocksThrottleReasonHwSlowdown
-    | pynvml.nvmlClocksThrottleReasonSwThermalSlowdown
-    | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
-    | pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown
-)
 COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "shared",
     pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive (thread)",

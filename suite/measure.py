@@ -144,7 +144,7 @@ def record(
             todo = [p for p in session.problems if (p.m, p.n, p.k) not in done]
             if todo:
                 _Sweep(session, hands, todo, anchors, parts, header, progress).run()
-            return _finish(path, parts, header, len(session.problems))
+            return _finish(path, parts, header)
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted: {_kept(parts, session)}") from None
         except OSError as error:
@@ -251,7 +251,7 @@ class _Sweep:
         )
 
 
-def _finish(path: Path, parts: Parts, header: Header, n_problems: int) -> Header:
+def _finish(path: Path, parts: Parts, header: Header) -> Header:
     found = parts.collect()
     cards = {batch.card for batch in found.batches}
     device = header.device.model_copy(update={"uuid_sha256": cards.pop() if len(cards) == 1 else None})

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from tilearena.culprit import FAULTS, Case, Trouble
-from tilearena.device import Reading, Sampler, Sensors, summarise
+from tilearena.device import SLOWDOWN, Reading, Sampler, Sensors, summarise
 from tilearena.errors import Interrupted, MeasureError, OverloadedError, TilearenaError
 from tilearena.hands import Done, Finished, HandLostError, Order
 from tilearena.records import Status, fingerprint
@@ -35,8 +35,6 @@ from tilearena.worker_link import (
 
 #: A batch that a thermal or hardware slowdown met is measured so many times at most.
 ATTEMPTS = 3
-#: HW slowdown, SW thermal slowdown, HW thermal slowdown, HW power brake (nvml.h, nvmlClocksEventReason...).
-SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 #: More troubles than this without a single time in between, and the hand is lost: two for each of ten candidates.
 TROUBLES = 20
 POLL_S = 0.05
@@ -158,7 +156,7 @@ class WorkerHand:
             self.close()
         telemetry = summarise(self._sampler.readings)
         rows = [row for of_problem in case.rows for row in of_problem]
-        slowed = bool(telemetry.throttle_reasons & SLOWED)
+        slowed = bool(telemetry.throttle_reasons & SLOWDOWN)
         return Finished(rows, len(case.rows), seconds, telemetry, case.attempt, case.retakes, slowed)
 
     def _go_on(self, case: Case, order: Order, stop: threading.Event, done: Done) -> None:

@@ -13,6 +13,7 @@ import clock_profiler
 import clock_setup
 import numpy as np
 import pytest
+import standin
 from cupti_records import Kernel
 
 from tilearena import live
@@ -23,16 +24,7 @@ from tilearena.runner import Begun, Failure
 from tilearena.spec import load_space
 
 EMPTY_NS, LAUNCH_NS, GAP_NS = 1_000, 10_000, 500
-DEVICE = Device(
-    slug="formula",
-    product="Formula",
-    compute_capability=(9, 0),
-    sm_count=132,
-    l2_bytes=60 << 20,
-    memory_bytes=140 << 30,
-    smem_per_block_bytes=227 << 10,
-    smem_per_sm_bytes=228 << 10,
-)
+DEVICE = standin.DEVICE.model_copy(update={"slug": "formula", "product": "Formula"})
 
 
 class FormulaRunner:

@@ -7,23 +7,14 @@ from types import ModuleType, SimpleNamespace
 
 import pynvml
 import pytest
+import standin
 
 from tilearena import doctor_readings, toolchain
 from tilearena.doctor_readings import Clock, GpuProcess, Readings, read
 from tilearena.doctor_rules import RULES
 from tilearena.errors import BuildError, NoGpuError
-from tilearena.records import Device
 
-CARD = Device(
-    slug="synthetic-device",
-    product="Synthetic device",
-    compute_capability=(9, 0),
-    sm_count=132,
-    l2_bytes=60 << 20,
-    memory_bytes=140 << 30,
-    smem_per_block_bytes=227 << 10,
-    smem_per_sm_bytes=228 << 10,
-)
+CARD = standin.DEVICE.model_copy(update={"product": "Synthetic device"})
 UUID = bytes(range(16))
 
 
