@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from scipy.stats import gmean
+
 from tilearena import dataset
 from tilearena.leaderboard import table
 from tilearena.leaderboard.table import Row
@@ -79,6 +81,15 @@ def test_cell_has_the_vendor_in_brackets_where_it_ran() -> None:
 def test_table_is_what_the_submissions_say() -> None:
     text = README.read_text()
     assert text[text.index(OPEN) + len(OPEN) : text.index(CLOSE)].strip() == render()
+
+
+def test_figures_of_the_opening_are_those_of_the_recording() -> None:
+    times = dataset.read(dataset.find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).table
+    default, best_ns = times.time_ns[:, times.task.default], times.time_ns.min(axis=1)
+    wins, best = default == best_ns, gmean(default / best_ns)
+    text = " ".join(README.read_text().split())
+    assert f"wins {wins.mean():.1%} of the random int8 problems".replace("%", " %") in text
+    assert f"the best of nine templates is {best:.2f}x faster in geometric mean" in text
 
 
 if __name__ == "__main__":
