@@ -18,7 +18,7 @@ import pytest
 # what tests share beside fixtures lies in modules here
 sys.path.insert(0, str(Path(__file__).parent))
 
-from standin import DEFAULT, DEVICE, formula_ns, templates
+from standin import DEFAULT, DEVICE, FOLDER, formula_ns, templates
 
 from tilearena import cli, dataset, plugins, submission
 from tilearena.dataset import Candidate, Header, Ints, Recording
@@ -32,6 +32,13 @@ from tilearena.splits import Split, groups_for, plan, train_spec_for
 from tilearena.submission import Scored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def workers_find_the_standin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Worker processes import the stand-in, and write what they keep below the test's own folder."""
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 def _vendor_row(m: int, n: int, k: int, candidate: int, time_ns: int) -> Measurement:

@@ -19,15 +19,10 @@ from tilearena.records import Problem, Protocol
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Failed, Opening, Ready, Rows, Trying, Waiting, Work, WorkerDiedError, WorkerProcess
 
+pytestmark = pytest.mark.usefixtures("workers_find_the_standin")
 PROBLEMS = tuple(Problem(dtype="s8", m=64 * i, n=1024, k=512) for i in range(1, 5))
 PROTOCOL = Protocol(name="cold", rounds=4, seed=1)
 DEADLINE_S = 30
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONPATH", str(standin.FOLDER))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.fixture

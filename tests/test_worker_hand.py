@@ -19,6 +19,7 @@ from tilearena.race import measure_problem
 from tilearena.records import Problem, Protocol, Status
 from tilearena.worker_hand import WorkerHand
 
+pytestmark = pytest.mark.usefixtures("workers_find_the_standin")
 PROTOCOL = Protocol(name="cold", rounds=4, seed=1)
 CANDIDATES = tuple(range(10))
 
@@ -34,12 +35,6 @@ def _shape(problem):
 def _undisturbed(problems, which=CANDIDATES):
     runner = StandInRunner()
     return [row for problem in problems for row in measure_problem(runner, problem, PROTOCOL, which)]
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONPATH", str(standin.FOLDER))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.fixture
