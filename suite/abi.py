@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tilearena.errors import MeasureError
 
-VERSION = 4
+VERSION = 5
 #: Entries of a job that are no templates of the library: cuBLASLt, and the externals from the first one downwards.
 ENTRY_CUBLASLT = -1
 ENTRY_EXTERNAL = -2
@@ -91,15 +91,11 @@ def load_library(path: Path) -> ctypes.CDLL:
         raise MeasureError(f"{path}: ABI version {lib.ta_abi_version()}, expected {VERSION}; build it again")
     int_p, int64_p = ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int64)
     lib.ta_open.argtypes = [ctypes.POINTER(Options)]
-    lib.ta_begin.argtypes = [ctypes.c_void_p, ctypes.POINTER(Job), ctypes.POINTER(_Proof)]
-    lib.ta_sample.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_int,
-        int_p,
-        int64_p,
-        ctypes.POINTER(_Proof),
-        ctypes.POINTER(Job),
-    ]
+    slot = [ctypes.c_void_p, ctypes.c_int]
+    lib.ta_prove.argtypes = [*slot, ctypes.POINTER(Job)]
+    lib.ta_begin.argtypes = [*slot, ctypes.POINTER(_Proof)]
+    lib.ta_submit.argtypes = [*slot, ctypes.c_int, int_p]
+    lib.ta_collect.argtypes = [*slot, int64_p, ctypes.POINTER(_Proof)]
     lib.ta_empty_intervals.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, int64_p]
     lib.ta_close.argtypes = lib.ta_cublaslt_version.argtypes = [ctypes.c_void_p]
     return lib

@@ -31,7 +31,7 @@ class Case:
         failed: why a candidate is not launched, by problem.
         attempt: how often it was begun.
         rows: of the problems that are finished, which are the first ones.
-        retakes: of these problems.
+        retakes: meanwhile.
         at: what is running, as far as it is known.
         suspect: the problem to examine next.
         doubted: the candidate that was running alone when a ``kill`` may have ended the worker.

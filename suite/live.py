@@ -10,8 +10,8 @@ from tilearena.baselines.cublaslt import NAME as TORCH
 from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.device import visible_devices
 from tilearena.errors import MeasureError, NoGpuError
+from tilearena.gpu_runner import GpuRunner
 from tilearena.records import BitOp, Device, Dtype, Problem
-from tilearena.runner import GpuRunner
 from tilearena.space import Space
 from tilearena.vendor import External, find_cublaslt
 from tilearena.worker import Link

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from tilearena import card_lock
 from tilearena.errors import TilearenaError
-from tilearena.race import measure_problem
+from tilearena.race import measure_problem, measure_problems
 from tilearena.records import Device, Record
 from tilearena.runner import Runner
 from tilearena.worker_link import TOLD, Failed, Opening, Ready, Rows, Told, Trying, Waiting, Work
@@ -71,16 +71,19 @@ class Link:
 def measure(link: Link, runner: Runner, work: Work) -> None:
     """Measure all problems, or try each candidate of theirs alone."""
     jobs = list(zip(work.problems, work.which, strict=True))
-    for i, (problem, which) in enumerate(jobs):
-        following = next((job for job in jobs[i + 1 :] if job[1]), None)
-        if work.alone:
+    if work.alone:
+        for i, (problem, which) in enumerate(jobs):
             for candidate in which:
                 link.say(Trying(problem=i, candidate=candidate))
                 measure_problem(runner, problem, work.protocol, [candidate])
+            link.say(Rows(problem=i, rows=()))
+        return
+    measured = measure_problems(runner, work.protocol, [job for job in jobs if job[1]])
+    before = runner.retakes
+    for i, (_, which) in enumerate(jobs):
+        rows = tuple(next(measured)) if which else ()
+        link.say(Rows.model_construct(problem=i, rows=rows, retakes=runner.retakes - before))
         before = runner.retakes
-        timed = which and not work.alone
-        rows = measure_problem(runner, problem, work.protocol, which, following) if timed else []
-        link.say(Rows.model_construct(problem=i, rows=tuple(rows), retakes=runner.retakes - before))
 
 
 def warm_up(link: Link, runner: Runner, work: Work, seconds: float) -> None:

@@ -75,7 +75,7 @@ class Trying(Record):
 class Rows(Record):
     """A problem is done: one row for each of its candidates, none where they were tried alone.
 
-    ``retakes``: how often samples of it were taken again, see `tilearena.runner.Runner`.
+    ``retakes``: how often samples were taken again since the message before, see `tilearena.runner.Runner`.
     """
 
     kind: Literal["rows"] = "rows"

@@ -20,8 +20,9 @@ from cupti_records import Kernel, Recorder
 
 from tilearena import live
 from tilearena.errors import MeasureError
+from tilearena.gpu_runner import GpuRunner
+from tilearena.gpu_trial import WARM_UP, GpuTrial
 from tilearena.records import PROTOCOLS, Dtype, Problem, ProtocolName
-from tilearena.runner import GpuRunner
 from tilearena.spec import load_space
 
 T = TypeVar("T")
@@ -153,30 +154,32 @@ def empty_launch(runner: GpuRunner, recorder: Recorder) -> dict[str, float]:
 
 def sample(runner: GpuRunner, pair: Pair, name: ProtocolName, launches: int = 0) -> tuple[int, list[int]]:
     """Launches in a sample, and the distances of the events in ns."""
-    number = prove(runner, pair, name, launches)
-    return number, timed(runner, pair)
+    trial, number = prove(runner, pair, name, launches)
+    return number, timed(trial, pair)
 
 
-def prove(runner: GpuRunner, pair: Pair, name: ProtocolName, launches: int = 0, held: bool = True) -> int:
+def prove(
+    runner: GpuRunner, pair: Pair, name: ProtocolName, launches: int = 0, held: bool = True
+) -> tuple[GpuTrial, int]:
     """Set the pair up; how many launches a sample has.
 
     Raises:
         RuntimeError: the template is not exact or cannot run.
     """
-    protocol = clock_setup.protocol(name)
-    begun = runner.begin(pair.problem, protocol, [pair.template], launches=launches, held=held)
+    trial = runner.prove(pair.problem, clock_setup.protocol(name), [pair.template], launches=launches, held=held)
+    begun = trial.begin()
     if begun.failures:
         raise RuntimeError(f"{pair.problem!r}: {begun.failures[pair.template].reason}")
-    return begun.launches[pair.template]
+    return trial, begun.launches[pair.template]
 
 
-def timed(runner: GpuRunner, pair: Pair) -> list[int]:
+def timed(trial: GpuTrial, pair: Pair) -> list[int]:
     """``SAMPLES`` distances of the events in ns.
 
     Raises:
         RuntimeError: the output was wrong.
     """
-    elapsed_ns, failures = runner.sample([pair.template] * SAMPLES)
+    elapsed_ns, failures = trial.sample([pair.template] * SAMPLES)
     if failures:
         raise RuntimeError(f"{pair.problem!r}: {failures[pair.template].reason}")
     return elapsed_ns
@@ -184,26 +187,27 @@ def timed(runner: GpuRunner, pair: Pair) -> list[int]:
 
 def time_recorded(runner: GpuRunner, pair: Pair, name: ProtocolName, recorder: Recorder) -> tuple[list[int], list[int]]:
     """Distances of the events, and CUPTI's times of the same samples."""
-    launches = prove(runner, pair, name)
+    trial, launches = prove(runner, pair, name)
     with recorder.recording() as kernels:
-        events = timed(runner, pair)
-    return events, spans(kernels, launches, SAMPLES)
+        events = timed(trial, pair)
+    return events, spans(kernels, launches, SAMPLES, WARM_UP[name])
 
 
-def spans(kernels: Sequence[Kernel], launches: int, samples: int) -> list[int]:
+def spans(kernels: Sequence[Kernel], launches: int, samples: int, warm_up: int) -> list[int]:
     """From the start of the first launch to the end of the last one of each sample, in ns.
 
-    The templates' kernels alone count. Where a hold of the stream expired, all were taken again: the last ones count.
+    The templates' kernels alone count, and of these not the first ``warm_up`` ones. Where a hold of the stream expired,
+    all were taken again: the last ones count.
 
     Raises:
         RuntimeError: records are missing.
     """
     ours = [kernel for kernel in kernels if "cutlass" in kernel.name]
-    expected = launches * samples
+    timed, expected = launches * samples, launches * samples + warm_up
     if not ours or len(ours) % expected:
         raise RuntimeError(f"CUPTI has {len(ours)} records of the templates' kernels, {expected} were launched")
-    last = ours[-expected:]
-    return [last[i + launches - 1].end_ns - last[i].start_ns for i in range(0, expected, launches)]
+    last = ours[-timed:]
+    return [last[i + launches - 1].end_ns - last[i].start_ns for i in range(0, timed, launches)]
 
 
 def agree(ours_ns: float, cupti_ns: float) -> bool:

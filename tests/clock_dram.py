@@ -2,8 +2,8 @@
 
 Runs itself under Nsight Compute (``ncu``), caches and clocks left alone. All counters must fit one pass: a second one
 would run each kernel again, on operands that the first has just read. Nsight Compute serialises kernels, so the stream
-is not held. Three problems, with A + B well below, below, and several times the L2 of an H200 (60 MB); the default
-template.
+is not held. Problems whose A, B and D fill from two fifths of the L2 of an H200 (60 MB) to many times
+it; the default template.
 """
 
 import csv
@@ -22,6 +22,7 @@ from typing import Any
 import clock_setup
 
 from tilearena import live
+from tilearena.gpu_trial import WARM_UP
 from tilearena.records import PROTOCOLS, Problem
 from tilearena.spec import load_space
 
@@ -34,7 +35,14 @@ READ, WRITTEN, SECTORS, TIME = (
 METRICS = (READ, WRITTEN, SECTORS, TIME)
 BASE_UNITS = {"byte", "sector", "ns", "nsecond", ""}
 PROBLEMS = tuple(
-    Problem(dtype="s8", m=m, n=n, k=k) for m, n, k in ((2048, 2048, 2048), (512, 8192, 4096), (8192, 8192, 16384))
+    Problem(dtype="s8", m=m, n=n, k=k)
+    for m, n, k in (
+        (2048, 2048, 2048),
+        (1024, 2048, 8192),
+        (1024, 4096, 4096),
+        (512, 8192, 4096),
+        (8192, 8192, 16384),
+    )
 )
 SAMPLES, LAUNCHES = 3, {"cold": 1, "hot": 3}
 #: Cold launches read A and B at least once, or nearly; hot ones, where A + B and D fit the L2 well, next to nothing.
@@ -53,17 +61,17 @@ def launch(plan: Path, problems: Sequence[Problem]) -> None:
         for problem in problems:
             for name in PROTOCOLS:
                 protocol = clock_setup.protocol(name)
-                begun = runner.begin(problem, protocol, [runner.default], launches=LAUNCHES[name], held=False)
-                if begun.failures:
-                    raise SystemExit(begun.failures[runner.default].reason)
+                trial = runner.prove(problem, protocol, [runner.default], launches=LAUNCHES[name], held=False)
+                if failures := trial.begin().failures:
+                    raise SystemExit(failures[runner.default].reason)
                 driver.cuCtxSetCurrent(context)  # the marks count for the current context's process alone
                 driver.cuProfilerStart()
-                runner.sample([runner.default] * SAMPLES)
+                trial.sample([runner.default] * SAMPLES)
                 driver.cuProfilerStop()
                 shape = problem.model_dump(include={"m", "n", "k"})
                 operands, output = problem.operand_bytes, problem.output_bytes
                 sizes = {"protocol": name, "operand_bytes": operands, "output_bytes": output}
-                groups.append(shape | sizes | {"launches": SAMPLES * LAUNCHES[name]})
+                groups.append(shape | sizes | {"warm_up": WARM_UP[name], "launches": SAMPLES * LAUNCHES[name]})
     plan.write_text(json.dumps(about | {"groups": groups}))
 
 
@@ -107,11 +115,12 @@ def rows(groups: Sequence[dict[str, Any]], launches: Sequence[dict[str, float]])
     Raises:
         ValueError: not as many launches were counted as were made.
     """
-    made = sum(group["launches"] for group in groups)
+    made = sum(group["warm_up"] + group["launches"] for group in groups)
     if made != len(launches):
         raise ValueError(f"{made} launches were made, Nsight Compute counted {len(launches)}")
     found, rest = [], list(launches)
     for group in groups:
+        rest = rest[group["warm_up"] :]
         mine, rest = rest[: group["launches"]], rest[group["launches"] :]
         read = [launch[READ] for launch in mine]
         more = {metric: [launch[metric] for launch in mine] for metric in METRICS if metric in mine[0]}

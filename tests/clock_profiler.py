@@ -2,7 +2,7 @@
 
 150 problems of lowbit-random (every 13th), s8, the nine templates of paper9, everything twice. The profiler's method,
 as its defaults are: one template after the other, 50 ms of sleep, 10 launches to warm up, 100 between two events, one
-mean; operands rotate through more than three times the L2, and nothing holds the stream. Ours: `race.measure_problem`,
+mean; operands rotate through more than three times the L2, and nothing holds the stream. Ours: `race.measure_problems`,
 cold and hot, under two seeds. What counts is rows a second, and how good a choice by the first pass is in the second.
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from tilearena import dataset, live
 from tilearena.dataset import Floats
-from tilearena.race import measure_problem
+from tilearena.gpu_runner import GpuRunner
+from tilearena.race import measure_problems
 from tilearena.records import PROTOCOLS, Problem, ProtocolName
 from tilearena.rows import median_time_ns
-from tilearena.runner import GpuRunner
 from tilearena.spec import load_space, load_workload
 
 PROBLEMS, STEP = 150, 13
@@ -46,10 +46,10 @@ def profile(runner: GpuRunner, problem: Problem, template: int) -> float:
     time.sleep(SLEEP_S)
     elapsed_ns = [0]
     for launches in (WARM_UP_LAUNCHES, TIMED_LAUNCHES):
-        begun = runner.begin(problem, clock_setup.protocol("cold"), [template], launches=launches, held=False)
-        if begun.failures:
+        trial = runner.prove(problem, clock_setup.protocol("cold"), [template], launches=launches, held=False)
+        if trial.begin().failures:
             return float("inf")
-        elapsed_ns, failures = runner.sample([template])
+        elapsed_ns, failures = trial.sample([template])
         if failures:
             return float("inf")
     return elapsed_ns[0] / TIMED_LAUNCHES
@@ -62,9 +62,8 @@ def our_pass(name: ProtocolName, seed: int) -> Pass:
     def _pass(runner: GpuRunner, problems: list[Problem]) -> Floats:
         which = range(len(runner.candidates))
         rows = []
-        for p, problem in enumerate(problems):
-            following = (problems[p + 1], which) if p + 1 < len(problems) else None
-            rows += measure_problem(runner, problem, protocol, which, following)
+        for p, found in enumerate(measure_problems(runner, protocol, [(problem, which) for problem in problems])):
+            rows += found
             progress(name, p, len(problems))
         screens = [protocol.screen_rounds if c.origin == "template" else 0 for c in runner.candidates]
         medians = median_time_ns(dataset.rows_from(rows), np.array(screens))

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tilearena.gpu_runner import GpuRunner
 from tilearena.records import Problem, Protocol, ProtocolName
-from tilearena.runner import GpuRunner
 from tilearena.spec import load_workload
 
 SPACE = "paper9"
@@ -38,10 +38,11 @@ def protocol(name: ProtocolName) -> Protocol:
 
 def warm_up(runner: GpuRunner, problem: Problem) -> None:
     """Half a second of work, thrown away, so that the clocks are up before the first sample."""
-    runner.begin(problem, protocol("cold"), [runner.default])
+    trial = runner.prove(problem, protocol("cold"), [runner.default])
+    trial.begin()
     end = time.perf_counter() + WARM_UP_S
     while time.perf_counter() < end:
-        runner.sample([runner.default] * 8)
+        trial.sample([runner.default] * 8)
 
 
 def templates(runner: GpuRunner) -> list[int]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from tilearena import build, live, toolchain
 from tilearena.build import Library
+from tilearena.gpu_runner import GpuRunner
 from tilearena.records import Problem, Template
-from tilearena.runner import GpuRunner
 
 #: Name -> what the reason of the failed row says; "good" has no fault.
 FAULTS = {

@@ -18,7 +18,7 @@ from tilearena.dataset import Candidate
 from tilearena.errors import DeviceFailedError, MeasureError, OverloadedError
 from tilearena.provenance import Clock
 from tilearena.records import BITS, Device, Dtype, Problem, Protocol, Status, Template
-from tilearena.runner import Begun, Failure
+from tilearena.runner import Begun, Failure, Trial
 from tilearena.worker_link import Opening
 
 FOLDER = Path(__file__).parent
@@ -113,6 +113,64 @@ def open_standin(
     yield StandInRunner(device, **options)
 
 
+class StandInTrial(Trial):
+    """One problem; see `StandInRunner`."""
+
+    def __init__(
+        self, runner: "StandInRunner", shape: tuple[int, int, int], protocol: Protocol, which: tuple[int, ...]
+    ) -> None:
+        self._runner, self.shape, self.which = runner, shape, which
+        self._launches = 1 if protocol.name == "cold" else runner.hot_launches
+        self._rng = {i: random.Random(f"{runner.seed} {shape} {i}") for i in which}
+
+    def begin(self) -> Begun:
+        time.sleep(self._runner.problem_s)
+        failures = {}
+        for candidate in self.which:
+            for kind in self._runner.planted(candidate, self.shape):
+                if failure := self.strike(kind, candidate):
+                    failures[candidate] = failure
+        return Begun({i: self._launches for i in self.which if i not in failures}, failures)
+
+    def submit(self, order: Sequence[int]) -> None:
+        self.order = order
+
+    def collect(self) -> tuple[list[int], dict[int, Failure]]:
+        self._runner.proved_meanwhile(self)
+        failures = {}
+        for candidate in set(self.order):
+            for kind in self._runner.planted(candidate, self.shape):
+                if kind.startswith("late_") and (failure := self.strike(kind.removeprefix("late_"), candidate)):
+                    failures[candidate] = failure
+        return [self._sample_ns(candidate) for candidate in self.order], failures
+
+    def _sample_ns(self, candidate: int) -> int:
+        exact = self._runner.exact_ns(self.shape, candidate)
+        return max(1, round(self._launches * exact * (1 + self._rng[candidate].gauss(0.0, self._runner.noise))))
+
+    def strike(self, kind: str, candidate: int) -> Failure | None:
+        m, n, k = self.shape
+        if kind == "die" or (kind == "crowd" and len(self.which) > 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif kind == "abort":
+            os.abort()
+        elif kind == "hang":
+            time.sleep(FOREVER_S)
+        elif kind in ("fault", "next_fault"):
+            raise DeviceFailedError(f"the GPU failed at {m}x{n}x{k}: an illegal memory access was encountered")
+        elif kind == "wrong":
+            return Failure(Status.WRONG_RESULT, f"row {candidate} of the output is wrong")
+        elif kind == "no_memory":
+            return Failure(Status.LAUNCH_FAILED, "the launch failed (CUDA error 2)")
+        elif kind == "retake":
+            self._runner.retakes += 1
+        elif kind == "overload":
+            raise OverloadedError("launching took too long")
+        elif kind == "bug":
+            raise ValueError("a bug")
+        return None
+
+
 class StandInRunner:
     """A Runner: every problem has the same samples whenever it is measured, with ``noise`` (relative) in them.
 
@@ -126,10 +184,13 @@ class StandInRunner:
         launches: in one sample of the hot protocol.
         faults: planted ones. In ``begin``: "die" (signal 9), "abort" (signal 6), "hang", "fault" (DeviceFailedError),
             "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone), "bug" (ValueError),
-            "next_fault" (DeviceFailedError, and already in the first ``sample`` after the problem is announced).
-            In ``sample``: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake" (it counts one),
-            "late_overload" (OverloadedError).
+            "next_fault" (DeviceFailedError, and already in another problem's first ``collect`` after this one's proof
+            was asked for). In ``collect``: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake"
+            (it counts one), "late_overload" (OverloadedError).
     """
+
+    #: Of what `prove` answers.
+    trial_type = StandInTrial
 
     def __init__(
         self,
@@ -151,77 +212,35 @@ class StandInRunner:
             Candidate(id=f"{control.id}#control", origin="control", template=control),
             *([Candidate(id="cublaslt", origin="vendor")] if vendor is not None else []),
         )
-        self._problem_s, self._noise, self._seed, self._vendor = problem_s, noise, seed, vendor
-        self._hot_launches, self._faults = launches, faults
-        self._next: tuple[tuple[int, int, int], tuple[int, ...]] | None = None
+        self.problem_s, self.noise, self.seed, self._vendor = problem_s, noise, seed, vendor
+        self.hot_launches, self._faults = launches, faults
+        self._proving: StandInTrial | None = None
 
     def clock(self) -> Clock:
         return Clock(empty_interval_ns=1000.0, empty_launch_ns=3000.0, resolution_ns=32.0)
 
-    def begin(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> Begun:
-        time.sleep(self._problem_s)
-        self._shape, self._which, self._next = (problem.m, problem.n, problem.k), which, None
-        failures = {}
-        for candidate in which:
-            for kind in self._planted(candidate, self._shape):
-                if failure := self._strike(kind, candidate):
-                    failures[candidate] = failure
-        self._launches = 1 if protocol.name == "cold" else self._hot_launches
-        self._rng = {i: random.Random(f"{self._seed} {self._shape} {i}") for i in which}
-        return Begun({i: self._launches for i in which if i not in failures}, failures)
+    def prove(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> StandInTrial:
+        trial = self.trial_type(self, (problem.m, problem.n, problem.k), protocol, tuple(which))
+        self._proving = trial
+        return trial
 
-    def announce(self, problem: Problem, protocol: Protocol, which: Sequence[int]) -> None:
-        self._next = (problem.m, problem.n, problem.k), tuple(which)
+    def proved_meanwhile(self, other: StandInTrial) -> None:
+        """A fault in the proof that runs while another problem's samples are read shows there."""
+        ahead, self._proving = self._proving, None
+        if ahead is not None and ahead is not other:
+            for candidate in ahead.which:
+                if "next_fault" in self.planted(candidate, ahead.shape):
+                    other.strike("next_fault", candidate)
 
-    def sample(self, order: Sequence[int]) -> tuple[list[int], dict[int, Failure]]:
-        following, self._next = self._next, None
-        if following is not None:
-            shape, which = following
-            for candidate in which:
-                if "next_fault" in self._planted(candidate, shape):
-                    self._strike("next_fault", candidate)
-        failures = {}
-        for candidate in set(order):
-            for kind in self._planted(candidate, self._shape):
-                if kind.startswith("late_") and (failure := self._strike(kind.removeprefix("late_"), candidate)):
-                    failures[candidate] = failure
-        return [self._sample_ns(candidate) for candidate in order], failures
-
-    def _sample_ns(self, candidate: int) -> int:
-        exact = self._exact_ns(candidate)
-        return max(1, round(self._launches * exact * (1 + self._rng[candidate].gauss(0.0, self._noise))))
-
-    def _exact_ns(self, candidate: int) -> float:
+    def exact_ns(self, shape: Sequence[int], candidate: int) -> float:
         if candidate == VENDOR:
             assert self._vendor is not None
-            return self._vendor * min(formula_ns(self._shape, t) for t in self._templates)
-        return formula_ns(self._shape, self._templates[DEFAULT if candidate == CONTROL else candidate])
+            return self._vendor * min(formula_ns(shape, t) for t in self._templates)
+        return formula_ns(shape, self._templates[DEFAULT if candidate == CONTROL else candidate])
 
-    def _planted(self, candidate: int, at: tuple[int, int, int]) -> list[str]:
+    def planted(self, candidate: int, at: tuple[int, int, int]) -> list[str]:
         return [
             kind
             for kind, shape, who in self._faults
             if (shape is None or tuple(shape) == at) and who in (None, candidate)
         ]
-
-    def _strike(self, kind: str, candidate: int) -> Failure | None:
-        m, n, k = self._shape
-        if kind == "die" or (kind == "crowd" and len(self._which) > 1):
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif kind == "abort":
-            os.abort()
-        elif kind == "hang":
-            time.sleep(FOREVER_S)
-        elif kind in ("fault", "next_fault"):
-            raise DeviceFailedError(f"the GPU failed at {m}x{n}x{k}: an illegal memory access was encountered")
-        elif kind == "wrong":
-            return Failure(Status.WRONG_RESULT, f"row {candidate} of the output is wrong")
-        elif kind == "no_memory":
-            return Failure(Status.LAUNCH_FAILED, "the launch failed (CUDA error 2)")
-        elif kind == "retake":
-            self.retakes += 1
-        elif kind == "overload":
-            raise OverloadedError("launching took too long")
-        elif kind == "bug":
-            raise ValueError("a bug")
-        return None

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 from inprocess import InProcessHand
-from standin import StandInRunner, formula_ns, templates
+from standin import StandInRunner, StandInTrial, formula_ns, templates
 
 from tilearena.anchors import anchor_problems, anchor_times
 from tilearena.records import Protocol
@@ -33,9 +33,12 @@ def test_anchor_times_are_of_one_launch_of_the_default_template_alone():
 
 
 def test_anchor_time_is_the_median_of_all_samples():
+    class RisingTrial(StandInTrial):
+        def collect(self):
+            return [10, 20, 30, 41, 50, 1000][: len(self.order)], {}
+
     class Rising(StandInRunner):
-        def sample(self, order):
-            return [10, 20, 30, 41, 50, 1000][: len(order)], {}
+        trial_type = RisingTrial
 
     assert anchor_times(InProcessHand(Rising()), anchor_problems("s8", None)[:1], COLD, threading.Event()) == (36,)
     assert float(np.median([10, 20, 30, 41, 50, 1000])) == 35.5

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from inprocess import InProcessHand
-from standin import DEFAULT, DEVICE, StandInRunner, formula_ns, templates
+from standin import DEFAULT, DEVICE, StandInRunner, StandInTrial, formula_ns, templates
 from sweeping import session as session_of
 
 from tilearena import bench_live, dataset, predict
@@ -92,10 +92,13 @@ def test_picks_are_fixed_before_the_fresh_run_which_times_them_and_the_default(a
 def test_fresh_times_are_medians_of_equally_many_samples_of_all(arena, tmp_path, session):
     samples = []
 
+    class CountingTrial(StandInTrial):
+        def submit(self, order):
+            samples.append(np.bincount(order, minlength=11)[list(self.which)].tolist())
+            super().submit(order)
+
     class Counting(StandInRunner):
-        def sample(self, order):
-            samples.append(np.bincount(order, minlength=11)[list(self._which)].tolist())
-            return super().sample(order)
+        trial_type = CountingTrial
 
     (result,) = bench_dtype(
         arena.root,

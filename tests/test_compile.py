@@ -42,7 +42,7 @@ from tilearena import abi, dataset
 from tilearena.build import Library
 from tilearena.errors import NoGpuError
 from tilearena.records import Problem
-from tilearena.runner import GpuRunner
+from tilearena.gpu_runner import GpuRunner
 
 path, recording = map(Path, sys.argv[1:])
 library = abi.load_library(path)

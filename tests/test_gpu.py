@@ -9,9 +9,9 @@ import pytest
 from tilearena import build, live
 from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.errors import MeasureError, NoGpuError
+from tilearena.gpu_runner import GpuRunner
 from tilearena.race import measure_problem
 from tilearena.records import Problem, Protocol, Status
-from tilearena.runner import GpuRunner
 from tilearena.spec import load_space
 
 pytestmark = pytest.mark.gpu
@@ -36,7 +36,7 @@ def test_stale_output_is_caught_where_slots_come_round(faulty_library: Path) -> 
     """Rings of two slots: a launch has operands and output of the last but one, whose product is still there."""
     with open_faulty(str(faulty_library), list(FAULTS), l2_multiple=0.0) as runner:
         stale = list(FAULTS).index("stale_later")
-        runner.begin(LARGE, PROTOCOLS[0], [0, stale])  # each kernel's first launch loads it, and would count as a call
+        runner.prove(LARGE, PROTOCOLS[0], [0, stale]).begin()  # a kernel's first launch loads it, and would count
         runner._lib.ta_forget_calls()
         row = measure_problem(runner, LARGE, PROTOCOLS[0], [0, stale])[1]
     assert row.status is Status.WRONG_RESULT

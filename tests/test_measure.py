@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from inprocess import InProcessHand
-from standin import DEVICE, StandInRunner, opening
+from standin import DEVICE, StandInRunner, StandInTrial, opening
 from sweeping import hands, long_session
 from sweeping import session as whole_session
 
@@ -29,6 +29,7 @@ from tilearena.noise import noise_floor, spread
 from tilearena.parts import Parts
 from tilearena.records import Problem
 from tilearena.replay import ReplayRunner
+from tilearena.runner import Begun
 from tilearena.space import Space
 from tilearena.worker_hand import WorkerHand
 
@@ -462,17 +463,9 @@ def test_signals_of_ctrl_c_keep_what_is_finished(path, count):
 
 
 def test_rows_that_make_no_recording_are_not_published_and_their_parts_are_kept(session, path, monkeypatch):
-    monkeypatch.setattr(StandInRunner, "_sample_ns", lambda self, candidate: 7)
+    monkeypatch.setattr(StandInTrial, "_sample_ns", lambda self, candidate: 7)
     (hand,) = hands(1, 0)
-    begin = StandInRunner.begin
-
-    def twenty_launches(self, problem, protocol, which):
-        begun = begin(self, problem, protocol, which)
-        begun.launches.update(dict.fromkeys(begun.launches, 20))
-        self._launches = 20
-        return begun
-
-    monkeypatch.setattr(StandInRunner, "begin", twenty_launches)
+    monkeypatch.setattr(StandInTrial, "begin", lambda self: Begun(dict.fromkeys(self.which, 20), {}))
     with pytest.raises(MeasureError, match=r"row 0 has a number of launches that contradicts .*; delete .*\.parts to"):
         record(session, [hand], path)
     assert not path.exists()

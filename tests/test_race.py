@@ -6,10 +6,10 @@ import pytest
 from tilearena import dataset
 from tilearena.dataset import Candidate
 from tilearena.errors import DeviceFailedError
-from tilearena.race import measure_problem, turns
+from tilearena.race import measure_problem, measure_problems, turns
 from tilearena.records import Problem, Protocol, Status
 from tilearena.rows import median_time_ns
-from tilearena.runner import Begun, Failure
+from tilearena.runner import Begun, Failure, Trial
 
 PROBLEM = Problem(dtype="s8", m=7, n=64, k=128)
 COLD = Protocol(name="cold", rounds=16, seed=5)
@@ -25,23 +25,41 @@ class Scripted:
     candidates = tuple(Candidate(id=str(i), origin=origin) for i, origin in enumerate(ORIGINS))
 
     def __init__(self, times, *, begin_failures=(), sample_failures=()):
-        self._times = {i: list(t) if isinstance(t, list) else [t] for i, t in enumerate(times)}
-        self._begin_failures = dict(begin_failures)
-        self._sample_failures = list(sample_failures)
-        self.orders, self.begun, self.announced = [], [], []
+        self.times = {i: list(t) if isinstance(t, list) else [t] for i, t in enumerate(times)}
+        self.begin_failures = dict(begin_failures)
+        self.sample_failures = list(sample_failures)
+        self.orders, self.proved, self.events = [], [], []
 
-    def begin(self, problem, protocol, which):
-        self.begun.append((problem, protocol, tuple(which)))
-        failures = {i: f for i, f in self._begin_failures.items() if i in which}
-        return Begun({i: 10 + i for i in which if i not in failures}, failures)
+    def prove(self, problem, protocol, which):
+        self.proved.append((problem, protocol, tuple(which)))
+        return ScriptedTrial(self, problem.m, which)
 
-    def announce(self, problem, protocol, which):
-        self.announced.append((len(self.orders), problem, protocol, tuple(which)))
 
-    def sample(self, order):
-        self.orders.append(list(order))
-        times = [self._times[i].pop(0) if len(self._times[i]) > 1 else self._times[i][0] for i in order]
-        return times, self._sample_failures.pop(0) if self._sample_failures else {}
+class ScriptedTrial(Trial):
+    """Of a `Scripted` runner; what is asked of it is in ``events`` with the problem's M."""
+
+    def __init__(self, runner, m, which):
+        self._runner, self._m, self._which = runner, m, which
+        self._note("prove")
+
+    def _note(self, event):
+        self._runner.events.append((event, self._m))
+
+    def begin(self):
+        self._note("begin")
+        failures = {i: f for i, f in self._runner.begin_failures.items() if i in self._which}
+        return Begun({i: 10 + i for i in self._which if i not in failures}, failures)
+
+    def submit(self, order):
+        self._note("submit")
+        self._order = list(order)
+        self._runner.orders.append(self._order)
+
+    def collect(self):
+        self._note("collect")
+        times, failures = self._runner.times, self._runner.sample_failures
+        elapsed_ns = [times[i].pop(0) if len(times[i]) > 1 else times[i][0] for i in self._order]
+        return elapsed_ns, failures.pop(0) if failures else {}
 
 
 def counts(rows):
@@ -110,16 +128,27 @@ def test_template_that_was_faster_in_the_screen_than_all_finals_gets_a_final_of_
     assert (times[0], times[2]) == (120 / 10, 115 / 12)
 
 
-@pytest.mark.parametrize(
-    "times", [[100, 200, 105, 300, 200, 50], [[100, 100, 120], 300, [112, 112, 115], 125, 300, 50]]
-)
-def test_next_problem_is_announced_once_between_the_screen_and_the_first_final(times):
-    runner, following = Scripted(times), PROBLEM.model_copy(update={"m": 8})
-    measure_problem(runner, PROBLEM, COLD, range(6), (following, (3, DEFAULT)))
-    assert runner.announced == [(1, following, COLD, (3, DEFAULT))]
-    assert len(runner.orders) in (2, 3)
-    runner, _ = race(times)
-    assert runner.announced == []
+def test_two_problems_are_under_way_so_that_the_gpu_never_waits_for_the_host():
+    runner = Scripted([100, 200, 105, 300, 200, 50])
+    problems = [PROBLEM.model_copy(update={"m": m}) for m in (1, 2, 3)]
+    tasks = zip(problems, ((0, 1), (3, DEFAULT), (2,)), strict=True)
+    measured = measure_problems(runner, COLD, tasks)
+    assert [(row.m, row.candidate) for row in next(measured)] == [(1, 0), (1, 1)]
+    first = [("prove", 1), ("begin", 1), ("submit", 1)]  # its screen
+    ahead = [("prove", 2), ("collect", 1), ("submit", 1), ("begin", 2), ("submit", 2), ("collect", 1)]
+    assert runner.events == [*first, *ahead]
+    assert [(row.m, row.candidate) for row in next(measured)] == [(2, 3), (2, DEFAULT)]
+    assert runner.events[len(first) + len(ahead) :] == [(event, m + 1) for event, m in ahead]
+    assert [[row.m for row in rows] for rows in measured] == [[3]]
+    assert runner.events[-3:] == [("collect", 3), ("submit", 3), ("collect", 3)]
+    assert [which for _, _, which in runner.proved] == [(0, 1), (3, DEFAULT), (2,)]
+
+
+def test_second_final_of_a_problem_follows_the_screen_of_the_next():
+    runner = Scripted([[100, 100, 120], 300, [112, 112, 115], 125, 300, 50])
+    tasks = [(PROBLEM.model_copy(update={"m": m}), range(6)) for m in (1, 2)]
+    next(measure_problems(runner, COLD, tasks))
+    assert runner.events[-5:] == [("begin", 2), ("submit", 2), ("collect", 1), ("submit", 1), ("collect", 1)]
 
 
 def test_there_is_no_third_final():
@@ -151,7 +180,7 @@ def test_only_those_that_are_asked_for_take_part_and_rows_are_in_their_order():
     assert [row.candidate for row in rows] == [VENDOR, 3, DEFAULT, 0]
     assert counts(rows) == [4, 18, 18, 18]
     assert {i for order in runner.orders for i in order} == {0, DEFAULT, 3, VENDOR}
-    assert runner.begun == [(PROBLEM, COLD, (VENDOR, 3, DEFAULT, 0))]
+    assert runner.proved == [(PROBLEM, COLD, (VENDOR, 3, DEFAULT, 0))]
 
 
 def test_screen_and_each_round_of_the_final_are_permutations():
@@ -220,13 +249,13 @@ def test_templates_that_all_fail_leave_the_references_their_rounds():
     assert counts(rows) == [0, 0, 0, 0, 4, 4]
 
 
-def test_device_that_fails_ends_the_race():
-    class Failing(Scripted):
-        def sample(self, order):
-            raise DeviceFailedError("an illegal address")
+def test_device_that_fails_ends_the_race(monkeypatch):
+    def fail(trial):
+        raise DeviceFailedError("an illegal address")
 
+    monkeypatch.setattr(ScriptedTrial, "collect", fail)
     with pytest.raises(DeviceFailedError, match="an illegal address"):
-        measure_problem(Failing([100] * 6), PROBLEM, COLD, range(6))
+        race([100] * 6)
 
 
 def test_few_rounds_are_all_with_the_references():

@@ -11,9 +11,9 @@ from tilearena import abi
 from tilearena.build import BuildFailure, Library
 from tilearena.dataset import Candidate
 from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError, OverloadedError
+from tilearena.gpu_runner import GpuRunner
 from tilearena.race import measure_problem
 from tilearena.records import Problem, Protocol, Status
-from tilearena.runner import GpuRunner
 from tilearena.space import memory_needed
 from tilearena.spec import load_space
 
@@ -29,7 +29,7 @@ class FakeLibrary:
     def __init__(self, ids, codes=(), outcomes=None, after=None):
         self.ids, self.codes, self.outcomes, self.after = ids, list(codes), outcomes or {}, after or {}
         self.gpus, self.jobs, self.turns, self.context, self.closed = 1, [], [], 7, []
-        self.begun, self.announced = [], None
+        self.slots, self.submitted = {}, {}
 
     def ta_gpus(self):
         return self.gpus
@@ -59,30 +59,32 @@ class FakeLibrary:
             out[i] = 1280 + 2048 * launches + 32 * (i % 3)
         return 0
 
-    def ta_begin(self, context, job_pointer, proof):
-        self.begun.append(job_pointer is not None)
-        self._take(job_pointer._obj if job_pointer is not None else self.announced)
-        self._report(proof._obj, self.outcomes, 1 if self.job.cold else 4)
-        return -1 if self.codes[:1] == [-1] else 0
-
-    def _take(self, job):
-        self.job = job
+    def ta_prove(self, context, slot, job_pointer):
+        job = job_pointer._obj
         names = ("m", "n", "k", "cold", "held", "bits", "seed", "xor_popc", "launches")
-        self.entries = job.entry[: job.candidates]
+        described = {"entries": job.entry[: job.candidates], **{name: getattr(job, name) for name in names}}
         self.externals = job.externals
-        self.jobs.append({"entries": self.entries, **{name: getattr(job, name) for name in names}})
+        self.jobs.append(described)
+        self.slots[slot] = described
+        return 0
 
-    def ta_sample(self, context, count, turns, elapsed_ns, proof, following):
-        if following is not None:
-            self.announced = following._obj
+    def ta_begin(self, context, slot, proof):
+        self._report(slot, proof._obj, self.outcomes, 1 if self.slots[slot]["cold"] else 4)
+        return 0
+
+    def ta_submit(self, context, slot, count, turns):
+        self.submitted[slot] = turns[:count]
         self.turns.append(turns[:count])
-        for t in range(count):
-            elapsed_ns[t] = 1000 * (self.entries[turns[t]] + 4) + t
-        self._report(proof._obj, self.after, 1)
+        return 0
+
+    def ta_collect(self, context, slot, elapsed_ns, proof):
+        for t, turn in enumerate(self.submitted[slot]):
+            elapsed_ns[t] = 1000 * (self.slots[slot]["entries"][turn] + 4) + t
+        self._report(slot, proof._obj, self.after, 1)
         return self.codes.pop(0) if self.codes else 0
 
-    def _report(self, proof, outcomes, launches):
-        for p, entry in enumerate(self.entries):
+    def _report(self, slot, proof, outcomes, launches):
+        for p, entry in enumerate(self.slots[slot]["entries"]):
             proof.launches[p] = launches
             proof.outcome[p], proof.detail[p] = outcomes.get(entry, (0, 0))
 
@@ -146,10 +148,11 @@ def test_clock_has_both_intervals_and_the_step_of_the_events(open_runner):
 
 def test_rows_are_matched_to_candidates_through_the_ids_of_the_library(open_runner):
     runner, library = open_runner()
-    begun = runner.begin(PROBLEM, COLD, [2, 0, 9])
+    trial = runner.prove(PROBLEM, COLD, [2, 0, 9])
+    begun = trial.begin()
     assert library.jobs[0]["entries"] == [entry_of(2), entry_of(0), entry_of(1)]
     assert (begun.launches, begun.failures) == ({2: 1, 0: 1, 9: 1}, {})
-    elapsed_ns, failures = runner.sample([9, 2, 9, 0])
+    elapsed_ns, failures = trial.sample([9, 2, 9, 0])
     assert library.turns == [[2, 0, 2, 1]]
     assert elapsed_ns == [1000 * (entry_of(c) + 4) + t for t, c in enumerate([1, 2, 1, 0])]
     assert failures == {}
@@ -157,13 +160,13 @@ def test_rows_are_matched_to_candidates_through_the_ids_of_the_library(open_runn
 
 def test_job_says_problem_and_protocol(open_runner):
     runner, library = open_runner()
-    cold, hot = (runner.begin(PROBLEM, protocol, [0]) for protocol in (COLD, HOT))
+    cold, hot = (runner.prove(PROBLEM, protocol, [0]).begin() for protocol in (COLD, HOT))
     assert (cold.launches, hot.launches) == ({0: 1}, {0: 4})
     for job, is_cold in zip(library.jobs, (1, 0), strict=True):
         shape = (job["m"], job["n"], job["k"], job["bits"], job["xor_popc"])
         assert (*shape, job["cold"], job["held"], job["launches"]) == (77, 104, 208, 8, 0, is_cold, 1, 0)
     assert library.jobs[0]["seed"] == library.jobs[1]["seed"]
-    runner.begin(PROBLEM, COLD.model_copy(update={"seed": 6}), [0], launches=100, held=False)
+    runner.prove(PROBLEM, COLD.model_copy(update={"seed": 6}), [0], launches=100, held=False)
     assert library.jobs[2]["seed"] != library.jobs[0]["seed"]
     assert (library.jobs[2]["held"], library.jobs[2]["launches"]) == (0, 100)
 
@@ -179,7 +182,7 @@ def test_template_that_was_not_built_is_a_failed_row_and_the_rest_keep_their_tur
 
 def test_template_that_the_library_lacks_is_a_failed_row(open_runner):
     runner, _ = open_runner(FakeLibrary([TEMPLATES[0].id]))
-    failures = runner.begin(PROBLEM, COLD, [0, 3]).failures
+    failures = runner.prove(PROBLEM, COLD, [0, 3]).begin().failures
     assert {i: f.status for i, f in failures.items()} == {3: Status.BUILD_FAILED}
     assert failures[3].reason == "the kernel library does not hold this template"
 
@@ -187,7 +190,7 @@ def test_template_that_the_library_lacks_is_a_failed_row(open_runner):
 def test_template_that_the_device_cannot_run_is_infeasible_and_not_launched(open_runner):
     small = standin.DEVICE.model_copy(update={"smem_per_block_bytes": 1 << 16})
     runner, library = open_runner(device=small)
-    failures = runner.begin(PROBLEM, COLD, range(10)).failures
+    failures = runner.prove(PROBLEM, COLD, range(10)).begin().failures
     infeasible = [i for i in range(9) if TEMPLATES[i].smem_bytes > 1 << 16]
     assert infeasible == [1, 2]
     assert {f.status for f in failures.values()} == {Status.INFEASIBLE}
@@ -217,8 +220,8 @@ def test_problems_that_fit_one_by_one_but_not_together_lose_the_largest(open_run
         max(other.operand_bytes, PROBLEM.operand_bytes),
         max(other.output_bytes, PROBLEM.output_bytes),
     )
-    assert runner.begin(other, COLD, [0]).failures == {}
-    assert runner.begin(largest, COLD, [0]).failures[0].status is Status.INFEASIBLE
+    assert runner.prove(other, COLD, [0]).begin().failures == {}
+    assert runner.prove(largest, COLD, [0]).begin().failures[0].status is Status.INFEASIBLE
 
 
 OUTCOMES = [
@@ -244,13 +247,11 @@ def test_outcome_becomes_a_status_with_a_reason_and_no_time(open_runner, when, o
 def test_hold_that_expired_is_repeated_three_times_at_most(open_runner):
     ids = [t.id for t in TEMPLATES]
     runner, library = open_runner(FakeLibrary(ids, codes=[1, 1, 0]))
-    runner.begin(PROBLEM, COLD, [0])
-    assert runner.sample([0]) == ([4000], {})
+    assert runner.prove(PROBLEM, COLD, [0]).sample([0]) == ([4000], {})
     assert (library.turns, runner.retakes) == ([[0]] * 3, 2)
     runner, library = open_runner(FakeLibrary(ids, codes=[1, 1, 1]))
-    runner.begin(PROBLEM, COLD, [0])
     with pytest.raises(OverloadedError, match="is the machine overloaded"):
-        runner.sample([0])
+        runner.prove(PROBLEM, COLD, [0]).sample([0])
 
 
 @pytest.mark.parametrize("codes", [[-1], [0, -1]], ids=["in the screen", "in the final"])
@@ -278,7 +279,7 @@ def test_vendors_are_candidates_without_a_template_after_the_control(open_runner
     assert found == [("cublaslt", "vendor", None), ("one", "vendor", None), ("two", "vendor", None)]
     assert library.opened["cublaslt"] == b"/lib/libcublasLt.so"
     assert runner.versions["cublaslt"] == "130100"
-    runner.begin(PROBLEM, COLD, [0, 10, 11, 12])
+    runner.prove(PROBLEM, COLD, [0, 10, 11, 12])
     assert library.jobs[0]["entries"] == [entry_of(0), -1, -2, -3]
     assert [library.externals[i](1, 2, 3, 4, 5, 6, 7, 8) for i in range(2)] == [0, 1]
     assert calls == [(1, 2, 3, 4, 5, 6, 7, 8)]
@@ -290,46 +291,43 @@ def test_exception_of_an_external_is_a_failed_launch_with_its_message(open_runne
 
     library = FakeLibrary([t.id for t in reversed(TEMPLATES)], outcomes={-1: (2, 13), -2: (2, 0)})
     runner, _ = open_runner(library, cublaslt=Path("x"), externals=[("vendor", broken)])
-    runner.begin(PROBLEM, COLD, [11])
+    runner.prove(PROBLEM, COLD, [11])
     assert library.externals[0](ctypes.c_void_p(1), None, None, 1, 2, 3, 4, None) == 2
     direct, vendor = measure_problem(runner, PROBLEM, COLD, [10, 11])
     assert (direct.status, direct.reason) == (Status.LAUNCH_FAILED, "cuBLASLt's call failed (status 13)")
     assert (vendor.status, vendor.reason) == (Status.LAUNCH_FAILED, "the vendor's call failed: cuBLAS is missing")
 
 
-def test_announced_problem_is_proved_while_the_next_samples_are_read(open_runner):
-    other = PROBLEM.model_copy(update={"k": 224})
-    runner, library = open_runner(
-        FakeLibrary([t.id for t in reversed(TEMPLATES)], codes=[1, 0, 0]), problems=[PROBLEM, other]
-    )
-    runner.begin(PROBLEM, COLD, [0, 1])
-    runner.announce(other, COLD, [2])
-    assert runner.sample([0, 1]) == ([1000 * (entry_of(0) + 4), 1000 * (entry_of(1) + 4) + 1], {})
-    # the samples that were taken again did not announce it once more
-    assert (library.announced.k, runner.retakes) == (224, 1)
-    assert runner.begin(other, COLD, [2]).launches == {2: 1}
-    assert library.begun == [True, False]
-    assert runner.sample([2]) == ([1000 * (entry_of(2) + 4)], {})
-
-
-def test_announced_problem_that_does_not_come_is_forgotten(open_runner):
+def test_two_trials_have_slots_of_their_own_and_the_third_has_the_first_ones(open_runner):
     other = PROBLEM.model_copy(update={"k": 224})
     runner, library = open_runner(problems=[PROBLEM, other])
-    runner.begin(PROBLEM, COLD, [0])
-    runner.announce(other, COLD, [2])
-    runner.sample([0])
-    runner.begin(PROBLEM, COLD, [0])
-    assert library.begun == [True, True]
-    runner.announce(other, COLD, [2])  # no samples follow, so it is not under way
-    runner.begin(other, COLD, [2])
-    assert library.begun == [True] * 3
+    first, second = runner.prove(PROBLEM, COLD, [0, 1]), runner.prove(other, HOT, [2])
+    assert [first.begin().launches, second.begin().launches] == [{0: 1, 1: 1}, {2: 4}]
+    first.submit([0, 1, 0])
+    second.submit([2, 2])
+    times = [1000 * (entry_of(c) + 4) for c in (0, 1, 2)]
+    assert first.collect() == ([times[0], times[1] + 1, times[0] + 2], {})
+    assert second.collect() == ([times[2], times[2] + 1], {})
+    runner.prove(PROBLEM, COLD, [3])
+    assert [job["entries"] for job in library.slots.values()].count([entry_of(3)]) == 1
+    assert [entry_of(2)] in [job["entries"] for job in library.slots.values()]
+
+
+def test_samples_are_taken_again_in_their_own_slot(open_runner):
+    runner, library = open_runner(FakeLibrary([t.id for t in reversed(TEMPLATES)], codes=[1, 0, 0]))
+    first, second = (runner.prove(PROBLEM, COLD, [c]) for c in (0, 1))
+    first.submit([0])
+    second.submit([1, 1])
+    assert first.collect() == ([1000 * (entry_of(0) + 4)], {})
+    assert (library.turns, runner.retakes) == ([[0], [0, 0], [0]], 1)
+    assert second.collect()[0][0] == 1000 * (entry_of(1) + 4)
 
 
 def test_seed_of_the_weights_is_of_the_problem_and_the_protocol(open_runner):
     other = PROBLEM.model_copy(update={"k": 224})
     runner, library = open_runner(problems=[PROBLEM, other])
     for problem in (PROBLEM, other, PROBLEM):
-        runner.begin(problem, COLD, [0])
+        runner.prove(problem, COLD, [0])
     seeds = [job["seed"] for job in library.jobs]
     assert seeds[0] == seeds[2] != seeds[1]
 

@@ -83,14 +83,15 @@ def test_worker_says_what_it_has_opened_and_then_measures_problem_after_problem(
     assert [list(said.rows) for said in rows] == [measure_problem(runner, p, PROTOCOL, (0, 9, 10)) for p in PROBLEMS]
 
 
-def test_samples_that_were_taken_again_are_counted_for_their_problem(start):
+def test_samples_that_were_taken_again_are_counted_once(start):
     process = start(faults=[("retake", (128, 1024, 512), None), ("late_retake", (192, 1024, 512), 9)])
     _hear(process, Ready)
     process.tell(_work())
     rows = []
     while len(rows) < len(PROBLEMS):
         rows += [said for said in _hear(process, Rows) if isinstance(said, Rows)]
-    assert [said.retakes for said in rows] == [0, 2, 1, 0]
+    # the proof of the second problem runs before the rows of the first are said
+    assert [said.retakes for said in rows] == [2, 0, 1, 0]
 
 
 def test_message_to_a_worker_that_is_stopped_keeps_nobody_waiting(start):
@@ -120,34 +121,37 @@ def test_warm_up_is_announced_measures_the_middle_problem_and_comes_once(start):
 
 
 class _Noting(standin.StandInRunner):
-    """Notes at which problem which one was announced."""
+    """A runner, and a link on which nobody listens; ``events`` has what was proved and said, with the problem's M."""
 
     def __init__(self):
         super().__init__()
-        self.announced = []
+        self.events = []
 
-    def announce(self, problem, protocol, which):
-        super().announce(problem, protocol, which)
-        self.announced.append((self._shape[0], problem.m, protocol, tuple(which)))
-
-
-class _Silent:
-    """A link on which nobody listens."""
+    def prove(self, problem, protocol, which):
+        self.events.append(("prove", problem.m, tuple(which)))
+        return super().prove(problem, protocol, which)
 
     def say(self, message):
-        pass
+        if isinstance(message, Rows):
+            self.events.append(("rows", PROBLEMS[message.problem].m, tuple(row.candidate for row in message.rows)))
 
 
-def test_each_problem_announces_the_next_one_that_has_candidates():
+def test_each_problem_is_said_once_the_next_one_that_has_candidates_is_proved():
     runner, which = _Noting(), ((0, 9), (), (3,), (1, 2))
-    worker.measure(_Silent(), runner, Work(problems=PROBLEMS, protocol=PROTOCOL, which=which))
-    assert runner.announced == [(64, 192, PROTOCOL, (3,)), (192, 256, PROTOCOL, (1, 2))]
+    worker.measure(runner, runner, Work(problems=PROBLEMS, protocol=PROTOCOL, which=which))
+    assert runner.events == [
+        *[("prove", 64, (0, 9)), ("prove", 192, (3,)), ("rows", 64, (0, 9)), ("rows", 128, ())],
+        *[("prove", 256, (1, 2)), ("rows", 192, (3,)), ("rows", 256, (1, 2))],
+    ]
 
 
-def test_nothing_is_announced_while_candidates_are_tried_alone():
+def test_nothing_else_is_under_way_while_candidates_are_tried_alone():
     runner = _Noting()
-    worker.measure(_Silent(), runner, _work(alone=True))
-    assert runner.announced == []
+    worker.measure(runner, runner, _work(PROBLEMS[:2], which=(4, 5), alone=True))
+    assert runner.events == [
+        *[("prove", 64, (4,)), ("prove", 64, (5,)), ("rows", 64, ())],
+        *[("prove", 128, (4,)), ("prove", 128, (5,)), ("rows", 128, ())],
+    ]
 
 
 def test_candidates_that_are_tried_alone_are_announced_before_they_run_and_get_no_rows(start):

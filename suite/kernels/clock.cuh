@@ -1,6 +1,6 @@
 // The clock: event pairs on a stream that is held until a batch is enqueued, so that host launch cost is in no interval.
 //
-// Two batches take turns: while one runs, the next is enqueued behind a hold of its own. The first is short, so that the
+// While a batch runs, the next ones are enqueued behind holds of their own. The first of a section is short, so that the
 // GPU does not wait long for it, and each is twice as long as the one before.
 #pragma once
 #include "failure.cuh"
@@ -11,8 +11,12 @@
 
 namespace tilearena {
 
-constexpr int kBatch = 128;  // enqueued operations a batch; two batches are far below the depth of a launch queue
+constexpr int kBanks = 8;  // batches that are enqueued at the same time, at most
+constexpr int kBatch = 128;  // operations a batch
 constexpr int kFirstBatch = 12;
+// Operations enqueued at the same time: a launch queue took 1,021 on an H200 (driver 580) before it blocked, and a host
+// that is blocked while the stream is held would wait for itself.
+constexpr int kDepth = 768;
 constexpr unsigned long long kHoldLimitNs = 500'000'000ull;
 
 struct Gate {  // pinned host memory that the spinning kernel watches
@@ -34,6 +38,13 @@ __global__ void hold_stream(Gate* gate, unsigned long long limit_ns) {
 
 __global__ void do_nothing() {}
 
+// Intervals that belong together. From begin() to wait() it stays where it is.
+struct Section {
+  bool held = true;
+  bool expired = false;  // a hold ran into its limit, so that launch cost may have leaked into an interval
+  int batches = 0;       // enqueued and not read yet
+};
+
 class Clock {
  public:
   void open(cudaStream_t stream) {
@@ -53,48 +64,53 @@ class Clock {
     }
   }
 
-  // Between reset() and finish() samples are collected; their times are there after finish().
-  void reset(bool held) {
-    held_ = held, expired_ = false, current_ = 0, limit_ = held ? kFirstBatch : kBatch;
-    for (Bank& bank : banks_) bank.targets.clear(), bank.enqueued = 0, bank.closed = bank.running = false;
+  // All that follows belongs to `section`, until release() or the next begin().
+  void begin(Section& section, bool held) {
+    release();
+    section = {held};
+    section_ = &section;
+    limit_ = held ? kFirstBatch : kBatch;
   }
   // Makes room for so many operations in the current batch, and holds the stream if it is the batch's first.
   void reserve(int operations) {
-    if (banks_[current_].enqueued && banks_[current_].enqueued + operations > limit_) release();
-    Bank& bank = banks_[current_];
-    if (!bank.enqueued && held_) {
-      bank.gate->open = 0, bank.gate->expired = 0, bank.closed = true;
-      hold_stream<<<1, 1, 0, stream_>>>(bank.gate, kHoldLimitNs);
+    if (current().operations && current().operations + operations > limit_) release();
+    while (running_ == kBanks || (running_ && queued_ + operations > kDepth)) collect();
+    Bank& bank = current();
+    if (!bank.operations) {
+      bank.section = section_;
+      ++section_->batches;
+      bank.gate->open = 0, bank.gate->expired = 0;
+      if (section_->held) hold_stream<<<1, 1, 0, stream_>>>(bank.gate, kHoldLimitNs);
       TA_CHECK(cudaGetLastError());
     }
-    bank.enqueued += operations;
+    bank.operations += operations, queued_ += operations;
   }
-  void start() { TA_CHECK(cudaEventRecord(banks_[current_].events[2 * banks_[current_].targets.size()], stream_)); }
+  void start() { TA_CHECK(cudaEventRecord(current().events[2 * current().targets.size()], stream_)); }
   void stop(int64_t* elapsed_ns) {
-    Bank& bank = banks_[current_];
+    Bank& bank = current();
     TA_CHECK(cudaEventRecord(bank.events[2 * bank.targets.size() + 1], stream_));
     bank.targets.push_back(elapsed_ns);
   }
-  // Lets the current batch run, and goes on with the other one.
+  // Lets the current batch run.
   void release() {
-    Bank& bank = banks_[current_];
-    if (!bank.enqueued) return;
+    if (running_ == kBanks || !current().operations) return;
+    Bank& bank = current();
     TA_CHECK(cudaEventRecord(bank.done, stream_));
     bank.gate->open = 1;
-    bank.running = true;
-    current_ = 1 - current_, limit_ = limit_ < kBatch / 2 ? 2 * limit_ : kBatch;
-    collect(banks_[current_]);
+    ++running_;
+    limit_ = std::min(2 * limit_, kBatch);
   }
-  void finish() {
-    release();
-    collect(banks_[current_]);
-    collect(banks_[1 - current_]);
+  // Until all intervals of `section` are read.
+  void wait(Section& section) {
+    if (section_ == &section) release();
+    while (section.batches) collect();
   }
   // What an interval adds to the launches in it: of kernels that do nothing, one launch and three tell.
-  int64_t overhead_ns() {
+  int64_t overhead_ns(bool* expired) {
     constexpr int kPairs = 15;
     int64_t one[kPairs], three[kPairs];
-    reset(true);
+    Section section;
+    begin(section, true);
     for (int i = 0; i < 2 * kPairs; ++i) {
       const int launches = i % 2 ? 3 : 1;
       reserve(launches + 2);
@@ -103,13 +119,12 @@ class Clock {
       stop(i % 2 ? &three[i / 2] : &one[i / 2]);
     }
     TA_CHECK(cudaGetLastError());
-    finish();
+    wait(section);
+    *expired = section.expired;
     std::nth_element(one, one + kPairs / 2, one + kPairs);
     std::nth_element(three, three + kPairs / 2, three + kPairs);
     return std::max<int64_t>(0, one[kPairs / 2] - (three[kPairs / 2] - one[kPairs / 2]) / 2);
   }
-  // True if a hold ran into its limit, so that launch cost may have leaked into a sample.
-  bool expired() const { return expired_; }
   // Lets everything run; for the way out after a failure.
   void abandon() {
     for (Bank& bank : banks_)
@@ -122,26 +137,32 @@ class Clock {
     cudaEvent_t done = nullptr;
     std::vector<cudaEvent_t> events;
     std::vector<int64_t*> targets;
-    int enqueued = 0;
-    bool closed = false, running = false;
+    Section* section = nullptr;
+    int operations = 0;
   };
-  void collect(Bank& bank) {
-    if (!bank.running) return;
+  // The one that is filled; there is none while all banks run.
+  Bank& current() { return banks_[(first_ + running_) % kBanks]; }
+  // Waits for the oldest batch that runs, and reads its intervals.
+  void collect() {
+    Bank& bank = banks_[first_];
     TA_CHECK(cudaEventSynchronize(bank.done));
-    expired_ |= bank.closed && bank.gate->expired;
+    bank.section->expired |= bank.section->held && bank.gate->expired;
     for (size_t i = 0; i < bank.targets.size(); ++i) {
       float ms = 0;
       TA_CHECK(cudaEventElapsedTime(&ms, bank.events[2 * i], bank.events[2 * i + 1]));
       *bank.targets[i] = int64_t(double(ms) * 1e6 + 0.5);
     }
-    bank.targets.clear();
-    bank.enqueued = 0, bank.closed = bank.running = false;
+    --bank.section->batches;
+    queued_ -= bank.operations;
+    bank.targets.clear(), bank.operations = 0, bank.section = nullptr;
+    first_ = (first_ + 1) % kBanks, --running_;
   }
 
   cudaStream_t stream_ = nullptr;
-  Bank banks_[2];
-  int current_ = 0, limit_ = kFirstBatch;
-  bool held_ = true, expired_ = false;
+  Bank banks_[kBanks];
+  Section* section_ = nullptr;
+  int first_ = 0, running_ = 0;  // of the banks: the oldest batch that runs, and how many do
+  int queued_ = 0, limit_ = kFirstBatch;
 };
 
 }  // namespace tilearena

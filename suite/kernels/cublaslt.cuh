@@ -42,22 +42,21 @@ class CublasLt {
     TA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
   }
   ~CublasLt() {
-    forget();
+    for (Plan& plan : plans_) forget(plan);
     cudaFree(workspace_);
     if (handle_) destroy_(handle_);
   }
   int64_t version() const { return handle_ ? int64_t(version_()) : 0; }
 
-  // As ta_launch; what the heuristic answers is kept for the next call with the same shape. `error` is cuBLAS's status.
+  // As ta_launch; what the heuristic answers is kept for the next calls with the same shape. `error` is cuBLAS's status.
   int launch(const ta_gemm& g, int launches, cudaStream_t stream, int64_t* error) {
     if (!handle_) return 1;
-    // Column-major, as the library sees it: D' (n x m) = B' (k x n, transposed) x A' (k x m).
-    if (g.m != m_ || g.n != n_ || g.k != k_) *error = plan(g.m, g.n, g.k);
+    const Plan& p = plan(g.m, g.n, g.k, error);
     if (*error) return 2;
-    if (!found_) return 1;
+    if (!p.found) return 1;
     const int32_t one = 1, zero = 0;
     for (int i = 0; i < launches; ++i) {
-      *error = matmul_(handle_, desc_, &one, g.b, b_, g.a, a_, &zero, g.d, d_, g.d, d_, &best_.algorithm, workspace_,
+      *error = matmul_(handle_, desc_, &one, g.b, p.b, g.a, p.a, &zero, g.d, p.d, g.d, p.d, &p.best.algorithm, workspace_,
                        kWorkspaceBytes, stream);
       if (*error) return 2;
     }
@@ -75,25 +74,38 @@ class CublasLt {
   };
   static constexpr int kS8 = 3, kS32 = 10;                        // CUDA_R_8I, CUDA_R_32I
 
-  // Asks the heuristic; a status of cuBLAS where it cannot be asked. That it has no answer is none.
-  int plan(int m, int n, int k) {
-    forget();
-    int status = layout_create_(&b_, kS8, k, n, k);
-    if (!status) status = layout_create_(&a_, kS8, k, m, k);
-    if (!status) status = layout_create_(&d_, kS32, n, m, n);
-    if (status) return status;
-    m_ = m, n_ = n, k_ = k;
+  // What the heuristic said about a shape. Column-major, as the library sees it: D' (n x m) = B' (k x n, transposed) x A'
+  // (k x m).
+  struct Plan {
+    int m = 0, n = 0, k = 0;
+    void *a = nullptr, *b = nullptr, *d = nullptr;
+    bool found = false;
+    Answer best{};
+  };
+
+  // The plan for a shape, kept or new; `error` is a status of cuBLAS where the heuristic cannot be asked. That it has no
+  // answer is none.
+  Plan& plan(int m, int n, int k, int64_t* error) {
+    for (Plan& known : plans_)
+      if (known.m == m && known.n == n && known.k == k) return known;
+    Plan& made = plans_[oldest_];
+    oldest_ = 1 - oldest_;
+    forget(made);
+    int status = layout_create_(&made.b, kS8, k, n, k);
+    if (!status) status = layout_create_(&made.a, kS8, k, m, k);
+    if (!status) status = layout_create_(&made.d, kS32, n, m, n);
+    *error = status;
+    if (status) return made;
+    made.m = m, made.n = n, made.k = k;
     int count = 0;
-    status = heuristic_(handle_, desc_, b_, a_, d_, d_, preference_, 1, &best_, &count);
-    found_ = status == 0 && count == 1 && best_.state == 0;
-    return 0;
+    status = heuristic_(handle_, desc_, made.b, made.a, made.d, made.d, preference_, 1, &made.best, &count);
+    made.found = status == 0 && count == 1 && made.best.state == 0;
+    return made;
   }
-  void forget() {
-    for (void** layout : {&a_, &b_, &d_}) {
-      if (*layout) layout_destroy_(*layout);
-      *layout = nullptr;
-    }
-    m_ = 0, found_ = false;
+  void forget(Plan& plan) {
+    for (void* layout : {plan.a, plan.b, plan.d})
+      if (layout) layout_destroy_(layout);
+    plan = Plan{};
   }
   template <class F>
   static void load(void* library, F& function, const char* name) {
@@ -118,10 +130,8 @@ class CublasLt {
                  void*, void*, void*, const Algorithm*, void* workspace, size_t, cudaStream_t) = nullptr;
 
   void *handle_ = nullptr, *desc_ = nullptr, *preference_ = nullptr, *workspace_ = nullptr;
-  void *a_ = nullptr, *b_ = nullptr, *d_ = nullptr;
-  int m_ = 0, n_ = 0, k_ = 0;
-  bool found_ = false;
-  Answer best_{};
+  Plan plans_[2];  // of the problems that take turns
+  int oldest_ = 0;
 };
 
 }  // namespace tilearena

@@ -104,9 +104,20 @@ __device__ inline void blame(unsigned long long* count, Verdict* verdict, unsign
   atomicMax(&verdict->not_first, ~index);
 }
 
-// Compares D r with y. One block a row.
-__global__ void check_rows(const int32_t* d, const uint64_t* r, const uint64_t* y, int n, Verdict* verdict) {
+// Both guard bands must still hold the poison.
+__device__ inline void check_guards(const uint32_t* before, const uint32_t* after, int words, Verdict* verdict) {
+  for (int i = threadIdx.x; i < words; i += blockDim.x)
+    if (before[i] != kPoison || after[i] != kPoison) blame(&verdict->touched_guards, verdict, i);
+}
+
+// Compares D r with y, one block a row; and where there is one block more, guard bands of so many words on both sides of D.
+__global__ void check_rows(const int32_t* d, const uint64_t* r, const uint64_t* y, int m, int n, int guard_words,
+                           Verdict* verdict) {
   const int32_t* row = d + int64_t(blockIdx.x) * n;
+  if (blockIdx.x == m) {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(d);
+    return check_guards(words - guard_words, words + int64_t(m) * n, guard_words, verdict);
+  }
   uint64_t sum = 0;
   for (int j = threadIdx.x; j < n; j += blockDim.x) sum += uint64_t(int64_t(row[j])) * r[j];
   sum = block_sum(sum);
@@ -121,14 +132,6 @@ __global__ void spoil_rows(int32_t* d, int m, int n) {
   if (i >= m) return;
   uint32_t* element = reinterpret_cast<uint32_t*>(d) + int64_t(i) * n + splitmix64(i) % n;
   *element += kPoison;
-}
-
-// Both guard bands must still hold the poison.
-__global__ void check_guards(const uint32_t* before, const uint32_t* after, int words, Verdict* verdict) {
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x)
-    if (before[i] != kPoison || after[i] != kPoison) {
-      blame(&verdict->touched_guards, verdict, i);
-    }
 }
 
 // Direct reference: one thread an element of D.
