@@ -141,7 +141,7 @@ class Problem : Product {
         if (alive(j) && (is_vendor(i) ? j == i : !is_vendor(j)))
           launch_ns = std::min(launch_ns, std::max(1.0, double(pilot_ns_[j] - c_.overhead_ns) / pilot_launches_));
       // a little on top, since not every sample is as long as the pilot was
-      const double wanted = (1.03 * double(j_.hot_fill_ns) - double(c_.overhead_ns)) / launch_ns;
+      const double wanted = (1.05 * double(j_.hot_fill_ns) - double(c_.overhead_ns)) / launch_ns;
       launches_[i] = std::max(1, int(std::min<double>(j_.hot_max_launches, std::ceil(wanted))));
     }
   }
