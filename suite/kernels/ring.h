@@ -10,14 +10,14 @@ class Ring {
  public:
   Ring() = default;
   Ring(int64_t largest, int64_t idle) : largest_(largest), idle_(idle) {}
-  int64_t size() const { return 2 * largest_ + 3 * idle_; }
+  int64_t size() const { return 2 * (largest_ + idle_); }
   int64_t largest() const { return largest_; }
   int64_t idle() const { return idle_; }
 
   // Offset of the next slice.
   int64_t slice(int64_t bytes) {
     if (bytes > idle_)  // one alone is distance enough: behind the last ones, or at that end of the ring that is far
-      cursor_ = cursor_ <= 2 * idle_ ? cursor_ : cursor_ <= largest_ + 3 * idle_ ? size() - bytes : 0;
+      cursor_ = cursor_ <= idle_ ? cursor_ : cursor_ <= largest_ + 2 * idle_ ? size() - bytes : 0;
     else if (cursor_ + bytes > size())
       cursor_ = 0;
     cursor_ += bytes;
