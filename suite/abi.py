@@ -91,7 +91,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         raise MeasureError(f"{path}: ABI version {lib.ta_abi_version()}, expected {VERSION}; build it again")
     int_p, int64_p = ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int64)
     lib.ta_open.argtypes = [ctypes.POINTER(Options)]
-    slot = [ctypes.c_void_p, ctypes.c_int]
+    slot: list[Any] = [ctypes.c_void_p, ctypes.c_int]
     lib.ta_prove.argtypes = [*slot, ctypes.POINTER(Job)]
     lib.ta_begin.argtypes = [*slot, ctypes.POINTER(_Proof)]
     lib.ta_submit.argtypes = [*slot, ctypes.c_int, int_p]

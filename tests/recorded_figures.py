@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from recorded_repeats import race_row, repeat_row
 
 from tilearena import dataset
 from tilearena.dataset import Floats, Recording
@@ -97,7 +98,7 @@ def less(recording: Recording, adds_ns: float) -> Floats:
 
 
 def tables(root: Path, empty_kernel_ns: float) -> str:
-    """All three tables."""
+    """All tables."""
     found = list(recordings(root))
     first = found[0][1].header
     lines = [
@@ -116,6 +117,16 @@ def tables(root: Path, empty_kernel_ns: float) -> str:
         *_table(
             ("", "an interval adds", "best / default", "less that", "best / cuBLASLt", "less that"),
             [ratio_row(name, recording, empty_kernel_ns) for name, recording, _ in found],
+        ),
+        "",
+        *_table(
+            ("", "spared the final, mean", "second finals", "samples of the best short of the fill", "shortest"),
+            [race_row(name, recording) for name, recording, _ in found],
+        ),
+        "",
+        *_table(
+            ("repeat / first", "best template off by, median", "95 %", "as a whole", "anchors", "other launch counts"),
+            [repeat_row(name, recording, repeat) for name, recording, repeat in found if repeat is not None],
         ),
     ]
     return "\n".join(lines)

@@ -1,13 +1,12 @@
 """The build cache, with a fake compiler that counts its calls."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import fake_nvcc
 import pytest
 
 from tilearena import build, toolchain
@@ -15,60 +14,9 @@ from tilearena.build import BuildFailure
 from tilearena.errors import BuildError
 from tilearena.spec import load_space
 
+nvcc = fake_nvcc.nvcc
 SPACE = load_space("paper9")
 S8 = SPACE.templates("s8")
-#: Logs what it compiles; a label that matches one of $FAKE_{ERROR,FULL,STAGE,FATAL,KILL} ends that way.
-FAKE_NVCC = """#!/bin/sh
-if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V${FAKE_VERSION:-13.0.88}"; exit 0; fi
-for last; do :; done
-case " $* " in
-  *" -shared "*) echo link >> "$FAKE_LOG"; echo "$*" > "$last"; exit 0;;
-esac
-while [ "$1" != -c ]; do shift; done
-source=$2
-label=$(grep -o 'ta_launch_[a-z0-9_]*(const ta_gemm\\* gemm' "$source" | sed 's/(.*//; s/ta_launch_//')
-[ -n "$label" ] || label=$(grep -q 'ta_entries\\[\\] =' "$source" && echo table || echo harness)
-echo "$label" >> "$FAKE_LOG"
-sleep "${FAKE_SLEEP:-0}"
-case "$label" in
-  ${FAKE_ERROR:-none}) echo "$source(7): error: warp does not divide" >&2; exit 2;;
-  ${FAKE_FULL:-none}) echo "fatal error: $source: No space left on device" >&2; exit 1;;
-  ${FAKE_STAGE:-none}) echo "nvcc error : 'cicc' died due to signal 9 (Kill signal)" >&2; exit 9;;
-  ${FAKE_FATAL:-none}) echo "nvcc fatal   : Could not open output file '/gone/tmpxft_1'" >&2; exit 1;;
-  ${FAKE_KILL:-none}) kill -9 $$;;
-esac
-cp "$source" "$last"
-"""
-
-
-class FakeNvcc:
-    def __init__(self, log):
-        self.log = log
-
-    def calls(self):
-        """What was compiled or linked since the last time, sorted."""
-        calls = sorted(self.log.read_text().split()) if self.log.exists() else []
-        self.log.unlink(missing_ok=True)
-        return calls
-
-
-@pytest.fixture
-def nvcc(tmp_path, monkeypatch):
-    """A fake nvcc and fake CUTLASS headers, before any real ones, here and in child processes."""
-    bin_, headers = tmp_path / "bin", tmp_path / "python" / "cutlass_library" / "source" / "include" / "cutlass"
-    bin_.mkdir()
-    (bin_ / "nvcc").write_text(FAKE_NVCC)
-    (bin_ / "g++").touch()
-    for tool in bin_.iterdir():
-        tool.chmod(0o755)
-    headers.mkdir(parents=True)
-    (headers / "cutlass.h").touch()
-    (tmp_path / "python" / "cutlass_library" / "__init__.py").touch()
-    monkeypatch.setenv("PATH", str(bin_), prepend=os.pathsep)
-    monkeypatch.syspath_prepend(str(tmp_path / "python"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "python"), prepend=os.pathsep)
-    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
-    return FakeNvcc(tmp_path / "log")
 
 
 @pytest.fixture
@@ -287,38 +235,6 @@ def test_missing_host_compiler_is_named(nvcc, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(BuildError, match=r"^no g\+\+ on PATH, and nvcc compiles host code with it; install it"):
         build.build("lib", S8[:1], 90, cache=tmp_path / "cache")
-
-
-def test_old_nvcc_on_path_gives_way_to_the_wheels(nvcc, tmp_path, monkeypatch):
-    wheel = tmp_path / "wheel" / "bin" / "nvcc"
-    wheel.parent.mkdir(parents=True)
-    shutil.copy(tmp_path / "bin" / "nvcc", wheel)
-    monkeypatch.setattr(toolchain, "_wheel_nvcc", lambda: wheel)
-    assert toolchain.find().nvcc == tmp_path / "bin" / "nvcc"
-    (tmp_path / "bin" / "nvcc").write_text(FAKE_NVCC.replace("V${FAKE_VERSION:-13.0.88}", "V11.8.89"))
-    assert toolchain.find().nvcc == wheel
-
-
-def test_nvcc_that_is_too_old_is_refused(nvcc, tmp_path, monkeypatch):
-    monkeypatch.setenv("FAKE_VERSION", "11.8.89")
-    monkeypatch.setattr(toolchain, "_wheel_nvcc", lambda: None)
-    with pytest.raises(BuildError, match=r"nvcc is CUDA 11.8.89, but 12.4 or newer is needed; run: pip install"):
-        toolchain.find()
-
-
-@pytest.mark.parametrize(
-    ("script", "said"), [("#!/bin/sh\nexit 3\n", "does not run"), ("#!/bin/sh\necho hello\n", "does not say")]
-)
-def test_nvcc_that_is_none_is_refused(nvcc, tmp_path, script, said):
-    (tmp_path / "bin" / "nvcc").write_text(script)
-    with pytest.raises(BuildError, match=said):
-        toolchain.find()
-
-
-def test_missing_cutlass_headers_are_named(nvcc, tmp_path):
-    (tmp_path / "python" / "cutlass_library" / "source" / "include" / "cutlass" / "cutlass.h").unlink()
-    with pytest.raises(BuildError, match=r"no CUTLASS headers .* pip install --no-deps nvidia-cutlass"):
-        toolchain.find()
 
 
 def test_interrupted_build_begins_no_more_compilers(nvcc, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from tilearena import build, live
 from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.errors import MeasureError, NoGpuError
 from tilearena.gpu_runner import GpuRunner
-from tilearena.race import measure_problem
+from tilearena.race import measure_problem, measure_problems
 from tilearena.records import Problem, Protocol, Status
 from tilearena.spec import load_space
 
@@ -56,6 +56,19 @@ def test_fault_is_caught(faulty: GpuRunner, fault: str, problem: Problem, protoc
         assert row.status is Status.WRONG_RESULT
         assert FAULTS[fault] in row.reason
         assert row.elapsed_ns == ()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
+def test_faults_stay_with_their_problem_while_two_are_under_way(faulty: GpuRunner, protocol: Protocol) -> None:
+    names = [name for name in FAULTS if not name.endswith("_later")]
+    which = [list(FAULTS).index(name) for name in names]
+    tasks = [(SMALL, which), (LARGE, which[:1]), (SMALL, which[1:]), (LARGE, which), (SMALL, which[:1])]
+    measured = list(measure_problems(faulty, protocol, tasks))
+    assert [[row.candidate for row in rows] for rows in measured] == [list(which) for _, which in tasks]
+    for (problem, _), rows in zip(tasks, measured, strict=True):
+        assert {row.m for row in rows} == {problem.m}
+        assert [row.candidate for row in rows if row.status is Status.OK] == [0] * (rows[0].candidate == 0)
+        assert all(FAULTS[list(FAULTS)[row.candidate]] in row.reason for row in rows)
 
 
 def test_templates_are_exact_on_odd_shapes() -> None:

@@ -1,44 +1,17 @@
+"""Each figure follows the glossary, on tables counted by hand."""
+
 import json
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from scoring import INF, KEY, judged, random_case, table, values
 
-from tilearena import bootstrap as bootstrap_module
-from tilearena.bootstrap import bootstrap, weighted_mean, weighted_quantiles
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError, RecordingError
-from tilearena.records import Device, Template
-from tilearena.score import FIGURES, Key, Score, constant_costs, constant_pick, rank, score
+from tilearena.score import FIGURES, Key, constant_costs, constant_pick, rank, score
 
-INF = math.inf
 NOT_RUN = [-1, -1, -1, -1]
-KEY = Key(
-    op="gemm",
-    spec="quick",
-    space="paper9",
-    dtype="s8",
-    protocol="cold",
-    device="test-card",
-    split="random",
-    predictor="toy",
-    version="1",
-    train_spec="quick",
-    support="native",
-)
-DEVICE = Device(
-    slug="test-card",
-    product="Test card",
-    compute_capability=(9, 0),
-    sm_count=4,
-    l2_bytes=1,
-    memory_bytes=1,
-    smem_per_block_bytes=1,
-    smem_per_sm_bytes=1,
-)
 #: Made up so that every rule of the glossary decides a figure; template 1 is the default.
 TIMES = [
     [100, 200, 100, 400],  # a tie for best, picked
@@ -62,40 +35,6 @@ REPEAT = [
     [100, 200, 300, 400],
     [100, 200, 300, 400],
 ]
-
-
-def template(stages: int) -> Template:
-    return Template(
-        dtype="s8",
-        label=f"small/{stages}",
-        threadblock=(64, 64, 64),
-        warp=(32, 32, 64),
-        instruction=(16, 8, 32),
-        stages=stages,
-    )
-
-
-def table(times: Any, rows: Any = None, default: int = 1) -> Table:
-    time_ns = np.array(times, dtype=np.float64)
-    templates = tuple(template(2 + i) for i in range(time_ns.shape[1]))
-    rows = np.arange(len(time_ns)) if rows is None else np.array(rows)
-    problems = np.stack([1 + rows, 8 + 0 * rows, 16 + 0 * rows], axis=1).astype(np.int64)
-    return Table(Task("gemm", "s8", None, "test", templates, default, DEVICE, "cold"), problems, time_ns)
-
-
-def judged(times: Any, picks: Any, **options: Any) -> Score:
-    return score(table(times), np.array(picks, dtype=np.int64), key=KEY, **options)
-
-
-def values(result: Score) -> dict[str, float | None]:
-    return {name: figure.value for name, figure in result.figures.items()}
-
-
-def numbers(result: Score) -> dict[str, Any]:
-    """Every figure and interval, NaN where there is none."""
-    flat = result.flat()
-    names = [f"{name}{suffix}" for name in FIGURES for suffix in ("", "_lo", "_hi")]
-    return {name: math.nan if flat[name] is None else flat[name] for name in names}
 
 
 def test_score_follows_the_glossary_on_a_table_counted_by_hand() -> None:
@@ -299,155 +238,3 @@ def test_constant_pick_has_the_lowest_geometric_mean() -> None:
 def test_constant_pick_refuses_a_table_without_times() -> None:
     with pytest.raises(RecordingError, match="no problem of the training part has a time"):
         constant_pick(table([[INF, INF]]))
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Floats, Ints]:
-    """Times [P, T] with ties and failures, and picks [P, T] with some missing from the end."""
-    n_problems, n_templates = draw(st.integers(1, 8)), draw(st.integers(1, 5))
-    time = st.sampled_from([100.0, 101.0, 102.0, 103.0, 150.0, 400.0, 1e9, INF])
-    rows = st.lists(time, min_size=n_templates, max_size=n_templates)
-    times = np.array(draw(st.lists(rows, min_size=n_problems, max_size=n_problems)))
-    picks = np.array([draw(st.permutations(range(n_templates))) for _ in range(n_problems)], dtype=np.int64)
-    for row in picks:
-        row[draw(st.integers(0, n_templates)) :] = -1
-    return times, picks
-
-
-def scored(times: Floats, picks: Ints, rows: Any = None) -> Score:
-    tested = table(times, rows, default=0)
-    constant = np.zeros(len(times), dtype=np.int64)
-    vendor_ns = times[:, -1] * 0.5
-    return score(tested, picks, key=KEY, noise_floor=0.02, constant_picks=constant, repeat=tested, vendor_ns=vendor_ns)
-
-
-@settings(max_examples=60, deadline=None)
-@given(cases())
-def test_figures_keep_their_order(case: tuple[Floats, Ints]) -> None:
-    found = values(scored(*case))
-    if found["top1"] is None:
-        assert not np.isfinite(case[0]).any()
-        return
-    at = [found[f"regret_at_{k}"] for k in (1, 2, 4, 8)]
-    assert at == sorted(at, reverse=True)
-    assert at[-1] >= 0
-    assert found["top1"] <= found["top2"] <= found["top2_tie"]
-    assert found["top1"] <= found["top2_measured"]
-    assert 0 <= found["regret_p50"] <= found["regret_p90"] <= found["regret_p99"] <= found["regret_max"]
-    if found["speedup_geomean"] is not None:
-        assert found["speedup_geomean"] <= found["oracle_speedup_geomean"] * (1 + 1e-12)
-    if found["speedup_vs_cublaslt_geomean"] is not None:
-        limit = found["oracle_speedup_vs_cublaslt_geomean"]
-        assert found["speedup_vs_cublaslt_geomean"] <= limit * (1 + 1e-12)
-
-
-@settings(max_examples=30, deadline=None)
-@given(cases(), st.randoms(use_true_random=False))
-def test_score_does_not_depend_on_the_order_of_problems(case: tuple[Floats, Ints], random: Any) -> None:
-    times, picks = case
-    order = list(range(len(times)))
-    random.shuffle(order)
-    moved = numbers(scored(times[order], picks[order], order))
-    assert moved == pytest.approx(numbers(scored(times, picks)), rel=1e-9, nan_ok=True)
-
-
-@settings(max_examples=30, deadline=None)
-@given(cases(), st.integers(-10, 10))
-def test_score_does_not_depend_on_the_unit_of_time(case: tuple[Floats, Ints], exponent: int) -> None:
-    times, picks = case
-    scaled = numbers(scored(times * 2.0**exponent, picks))
-    assert scaled == pytest.approx(numbers(scored(times, picks)), rel=1e-9, nan_ok=True)
-
-
-def test_geometric_means_survive_the_whole_range_of_times() -> None:
-    times = np.tile([1e9, 1.0], (20_000, 1))
-    picks = np.tile([1, 0], (20_000, 1))
-    picks[::2] = [0, 1]
-    found = values(score(table(times, default=0), picks, key=KEY, constant_picks=np.zeros(20_000, dtype=np.int64)))
-    assert found["speedup_geomean"] == pytest.approx(10**4.5)
-    assert found["oracle_speedup_geomean"] == pytest.approx(1e9)
-    assert found["gap_closed"] == pytest.approx(0.5)
-
-
-def random_case(n_problems: int, seed: int = 0) -> tuple[Floats, Ints]:
-    rng = np.random.default_rng(seed)
-    times = np.exp(rng.normal(10, 1, (n_problems, 1)) + rng.normal(0, 0.3, (n_problems, 4)))
-    return times, rank(times * np.exp(rng.normal(0, 0.2, times.shape)))
-
-
-def test_intervals_hold_their_value() -> None:
-    times, picks = random_case(200)
-    options = {"noise_floor": 0.02, "constant_picks": np.full(200, 1), "vendor_ns": times[:, 2]}
-    result = judged(times, picks, **options)
-    for name in FIGURES[: FIGURES.index("ceiling_top1")]:
-        figure = result.figures[name]
-        assert figure.lo <= figure.value <= figure.hi, name  # type: ignore[operator]
-        if name not in ("regret_p50", "slowdown_max", "regret_max"):
-            assert figure.lo < figure.hi, name  # type: ignore[operator]
-
-
-def test_intervals_match_a_plain_loop_over_drawn_groups() -> None:
-    times, picks = random_case(40)
-    groups = np.array([7, 2, 5, 9, 0, 1, 3, 4, 6, 8]).repeat([7, 1, 3, 4, 5, 6, 2, 9, 2, 1])
-    members = [np.flatnonzero(groups == label) for label in range(10)]
-    regret = times[np.arange(40), picks[:, 0]] / times.min(axis=1) - 1
-    bits = np.random.PCG64(3)
-    resamples = []
-    for _ in range(1000):
-        drawn = [int(raw >> np.uint64(32)) * 10 // 2**32 for raw in bits.random_raw(10)]
-        sample = regret[np.concatenate([members[i] for i in drawn])]
-        resamples.append([sample.mean(), *np.quantile(sample, [0.5, 0.9, 0.99, 1]), (sample == 0).mean()])
-    expected = np.quantile(resamples, [0.025, 0.975], axis=0).T
-    result = score(table(times), picks, key=KEY, groups=groups, seed=3)
-    names = ("regret_mean", "regret_p50", "regret_p90", "regret_p99", "regret_max", "top1")
-    found = [(result.figures[name].lo, result.figures[name].hi) for name in names]
-    assert np.array(found) == pytest.approx(expected, rel=1e-12)
-
-
-def test_intervals_depend_on_the_seed_and_widen_with_groups() -> None:
-    times, picks = random_case(120)
-    one, same, other = (judged(times, picks, seed=seed).figures["regret_mean"] for seed in (0, 0, 1))
-    assert one == same != other
-    # four equal problems are one observation, so that the interval doubles
-    times, picks = np.repeat(times, 4, axis=0), np.repeat(picks, 4, axis=0)
-    apart = judged(times, picks).figures["regret_mean"]
-    whole = judged(times, picks, groups=np.repeat(np.arange(120), 4)).figures["regret_mean"]
-    assert (whole.hi - whole.lo) / (apart.hi - apart.lo) == pytest.approx(2, rel=0.15)  # type: ignore[operator]
-
-
-def test_bootstrap_works_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-
-    def estimate(weights: Floats) -> dict[str, Floats]:
-        sizes.append(weights.size)
-        return {"mean": weighted_mean(weights, np.arange(6.0))}
-
-    whole = bootstrap(estimate, np.arange(6), 0)
-    assert sizes == [6, 6000]
-    sizes.clear()
-    monkeypatch.setattr(bootstrap_module, "_CHUNK", 100)
-    assert bootstrap(estimate, np.arange(6), 0) == whole
-    assert (max(sizes), sum(sizes)) == (96, 6006)
-
-
-def test_bootstrap_skips_resamples_that_leave_a_figure_undefined() -> None:
-    only_first = np.array([5.0, np.nan])
-    found = bootstrap(lambda weights: {"mean": weighted_mean(weights, only_first)}, np.arange(2), 0)
-    assert found["mean"] == (5, 5, 5)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=9),
-    st.floats(0, 1),
-)
-def test_weighted_quantiles_are_those_of_repeated_values(pairs: list[tuple[int, int]], share: float) -> None:
-    numbers, weights = np.array(pairs, dtype=np.float64).T
-    (found,) = weighted_quantiles(weights[None], np.append(numbers, np.nan)[:-1], (share,))
-    repeated = np.repeat(numbers, weights.astype(np.int64))
-    expected = np.quantile(repeated, share) if len(repeated) else np.nan
-    assert found == pytest.approx([expected], nan_ok=True, abs=1e-9)
-
-
-def test_weighted_quantiles_leave_nan_out() -> None:
-    weights = np.ones((1, 3))
-    assert weighted_quantiles(weights, np.array([3, np.nan, 1]), (0.5, 1.0)) == [[2], [3]]

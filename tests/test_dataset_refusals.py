@@ -1,0 +1,262 @@
+"""A file that is no recording, or contradicts itself, is refused in one sentence that names the file."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import small_recording
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_recording import GOLDEN, ROWS, batch, ok, refusal, rewrite
+
+from tilearena import dataset
+from tilearena.dataset import COLUMNS, METADATA_KEY
+from tilearena.errors import RecordingError
+from tilearena.provenance import Telemetry
+
+header = small_recording.header
+path = small_recording.path
+
+
+@pytest.mark.parametrize("counts", [(1,), (2, 1), (3,)])
+def test_recording_whose_batches_are_of_other_problems_is_refused(path, header, counts):
+    batches = tuple(batch(count) for count in counts)
+    dataset.write(path, header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
+    assert f"its batches are of {sum(counts)} problems, but it has 2" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("n_problems", 0),
+        ("started_at_s", float("nan")),
+        ("seconds", -1.0),
+        ("seconds", float("inf")),
+        ("attempts", 0),
+        ("retakes", -1),
+        ("retakes", 1 << 63),
+        ("telemetry", Telemetry(n_samples=0).model_copy(update={"n_samples": -1})),
+    ],
+)
+def test_header_with_a_batch_that_no_card_measures_is_refused(path, header, key, value):
+    impossible = batch(2).model_copy(update={key: value})
+    dataset.write(path, header.model_copy(update={"batches": (impossible,)}), dataset.rows_from(ROWS))
+    assert f"header key 'batches.0.{key}" in refusal(path)
+
+
+def test_two_candidates_with_one_id_are_refused(path, header):
+    first, second = header.candidates[:2]
+    twins = (first, second.model_copy(update={"id": first.id}), *header.candidates[2:])
+    dataset.write(path, header.model_copy(update={"candidates": twins}), dataset.rows_from(ROWS))
+    assert "two of its candidates have the same id" in refusal(path)
+
+
+@pytest.mark.parametrize("change", [{"default": 0}, {"noise_floor": 0.5}, {"started_at": "2020-01-01"}])
+def test_recording_whose_header_was_changed_is_refused(path, change):
+    rewrite(path, fingerprint=dataset.read(path).header.fingerprint, **change)
+    assert "does not match its fingerprint" in refusal(path)
+
+
+def test_missing_recording_is_refused(tmp_path):
+    assert "no such recording" in refusal(tmp_path / "none.parquet")
+
+
+def test_truncated_recording_is_refused_at_any_length(tmp_path):
+    data = GOLDEN.read_bytes()
+    path = tmp_path / "cut.parquet"
+    for length in [*range(12), *np.linspace(12, len(data) - 1, 80).astype(int)]:
+        path.write_bytes(data[:length])
+        assert "not a readable Parquet file" in refusal(path)
+
+
+def test_recording_with_a_flipped_bit_is_refused_or_unchanged(tmp_path):
+    data, original = GOLDEN.read_bytes(), dataset.read(GOLDEN)
+    path = tmp_path / "flipped.parquet"
+    refused = 0
+    for bit in np.random.default_rng(0).choice(8 * len(data), 400, replace=False):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            rows = dataset.read(path).rows
+        except RecordingError:
+            refusal(path)
+            refused += 1
+        else:
+            assert rows.equals(original.rows)
+    assert refused > 50
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200), framed=st.booleans())
+def test_random_bytes_are_refused(tmp_path, data, framed):
+    path = tmp_path / "random.parquet"
+    path.write_bytes(b"PAR1" + data + len(data).to_bytes(4, "little") + b"PAR1" if framed else data)
+    assert "not a readable Parquet file" in refusal(path)
+
+
+def test_recording_without_a_header_is_refused(path):
+    pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+    assert "no tilearena header" in refusal(path)
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"null", b"3", b"\xff\xfe", b"", b"[" * 100_000])
+def test_recording_with_a_header_that_is_no_json_object_is_refused(path, text):
+    pq.write_table(pq.read_table(path).replace_schema_metadata({METADATA_KEY: text}), path)
+    assert "not a JSON object" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        (0, "record it again"),
+        (1, "record it again"),
+        (3, "update tilearena"),
+        (99, "update tilearena"),
+        ("1", "record it again"),
+    ],
+)
+def test_recording_of_another_schema_version_is_refused_with_advice(path, version, advice):
+    rewrite(path, schema_version=version)
+    message = refusal(path)
+    assert f"schema version {version!r}, this tilearena reads 2" in message
+    assert advice in message
+
+
+def test_recording_without_a_schema_version_is_refused(path):
+    rewrite(path, without=["schema_version"])
+    assert "schema version None" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"dtype": "s16"}, "dtype"),
+        ({"device": {"slug": "x"}}, "device.product"),
+        ({"without": ["default"]}, "default"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_recording_with_a_wrong_header_key_names_it(path, change, key):
+    rewrite(path, **change)
+    assert f"header key '{key}'" in refusal(path)
+
+
+def test_recording_with_other_columns_is_refused(path):
+    rewrite(path, rows=pq.read_table(path).drop_columns(["reason"]))
+    assert "columns are" in refusal(path)
+    rewrite(path, rows=pa.table({"m": [1]}))
+    assert "columns are ['m'], expected" in refusal(path)
+
+
+@pytest.mark.parametrize("text", [b"elapsed_ns", b"row 3 of the"])
+def test_recording_with_text_that_is_no_utf8_is_refused(path, text):
+    path.write_bytes(path.read_bytes().replace(text, b"\xee" + text[1:]))
+    assert "not a readable Parquet file" in refusal(path)
+
+
+def test_recording_whose_rows_were_changed_is_refused(path, header):
+    rewrite(path, rows=dataset.rows_from(ROWS[:3]), fingerprint=dataset.read(path).header.fingerprint)
+    assert "does not match its fingerprint" in refusal(path)
+
+
+@pytest.mark.parametrize("candidate", [-1, 3])
+def test_recording_with_a_candidate_out_of_range_is_refused(path, candidate):
+    rewrite(path, rows=dataset.rows_from([ok(1, candidate, [5])]))
+    assert "a candidate that the header does not list" in refusal(path)
+
+
+@pytest.mark.parametrize("change", [{"status": "ok"}, {"elapsed_ns": [1]}])
+def test_recording_with_a_status_that_contradicts_its_samples_is_refused(path, change):
+    rewrite(path, rows=changed_rows(1, change))
+    assert "row 1 has a status that contradicts its samples" in refusal(path)
+
+
+def changed_rows(row, change):
+    rows = [m.model_dump(mode="json") for m in ROWS]
+    rows[row] |= change
+    return pa.Table.from_pylist(rows, schema=COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "said"),
+    [
+        (0, {"n": 9}, "row 0 has an m, n or k that no problem has"),
+        (2, {"k": 8}, "row 2 has an m, n or k that no problem has"),
+        (2, {"m": 0}, "row 2 has an m, n or k that no problem has"),
+        (3, {"elapsed_ns": [1, 2, 3]}, "row 3 has a number of samples that its protocol does not take"),
+        (3, {"launches": 0}, "row 3 has a number of launches that contradicts"),
+        (3, {"launches": 21}, "row 3 has a number of launches that contradicts"),
+        (1, {"launches": 1}, "row 1 has a number of launches that contradicts"),
+        (0, {"elapsed_ns": [5, 0, 5, 5]}, "not a positive time"),
+        (0, {"elapsed_ns": [5, -5, 5, 5]}, "not a positive time"),
+        (4, {"candidate": 0}, "exactly one row for each candidate"),
+        (4, {"m": 3}, "exactly one row for each candidate"),
+    ],
+)
+def test_recording_with_rows_that_no_measurement_gives_is_refused(path, row, change, said):
+    rewrite(path, rows=changed_rows(row, change))
+    assert said in refusal(path)
+
+
+def test_recording_that_lacks_a_row_is_refused(path):
+    rewrite(path, rows=dataset.rows_from(ROWS[:-1]))
+    assert "exactly one row for each candidate" in refusal(path)
+
+
+@pytest.mark.parametrize("column", COLUMNS.names)
+def test_recording_with_an_empty_cell_is_refused(path, column):
+    row = ok(1, 0, [5]).model_dump(mode="json") | {column: None}
+    rewrite(path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
+    assert f"column {column} has empty cells" in refusal(path)
+
+
+def test_recording_with_an_empty_sample_is_refused(path):
+    row = ok(1, 0, [5]).model_dump(mode="json") | {"elapsed_ns": [5, None]}
+    rewrite(path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
+    assert "column elapsed_ns has empty cells" in refusal(path)
+
+
+def test_recording_without_rows_is_refused(path):
+    rewrite(path, rows=dataset.rows_from([]))
+    assert "holds no rows" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"default": 2}, "its default is 2, but it has 2 templates"),
+        ({"default": -1}, "its default is -1, but it has 2 templates"),
+        ({"dtype": "s4"}, "candidate 0 is no template of s4"),
+        ({"bit_op": "and"}, "candidate 0 is no template of s8"),
+        ({"noise_floor": float("nan")}, "header key 'noise_floor'"),
+        ({"noise_floor": -0.1}, "header key 'noise_floor'"),
+        ({"schema_version": [["x" * 99] * 99]}, "schema version [['xxx"),
+    ],
+)
+def test_recording_whose_header_contradicts_itself_is_refused(path, change, said):
+    rewrite(path, **change)
+    assert said in (message := refusal(path))
+    assert len(message) < len(str(path)) + 200
+
+
+def test_recording_whose_templates_do_not_come_first_is_refused(path):
+    raw = json.loads(pq.read_table(path).schema.metadata[METADATA_KEY])
+    rewrite(path, candidates=raw["candidates"][::-1])
+    assert "a template comes after a control" in refusal(path)
+    rewrite(path, candidates=[c | {"template": None} for c in raw["candidates"]])
+    assert "candidate 0 is no template of s8" in refusal(path)
+
+
+def test_recording_with_more_values_than_memory_may_hold_is_refused_unread(path, monkeypatch):
+    monkeypatch.setattr(dataset, "MAX_VALUES", 7 * len(ROWS))
+    assert "holds more than 42 values; record fewer problems" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", ".hidden", "x" * 65, "a\n"])
+def test_name_that_is_no_part_of_a_path_is_refused(tmp_path, name):
+    with pytest.raises(RecordingError, match="names no recording") as caught:
+        dataset.find_path(tmp_path, name, "quick", "paper9", "s8", "cold")
+    assert "\n" not in str(caught.value)
