@@ -10,6 +10,7 @@ from tilearena.worker_link import Trying
 #: A candidate that was to blame on so many problems is launched no more.
 FAULTS = 3
 #: A problem that was examined so often in vain fails at its next trouble: where a ``kill`` may be behind it, or not.
+#: The first may have been the fault of the next problem, which was under way, too; from then on this one goes alone.
 FRUITLESS_OUTSIDE, FRUITLESS_INSIDE = 3, 1
 
 
@@ -31,7 +32,7 @@ class Case:
         failed: why a candidate is not launched, by problem.
         attempt: how often it was begun.
         rows: of the problems that are finished, which are the first ones.
-        retakes: meanwhile.
+        retakes: how often samples were taken again, those of a problem that is under way included.
         at: what is running, as far as it is known.
         suspect: the problem to examine next.
         doubted: the candidate that was running alone when a ``kill`` may have ended the worker.

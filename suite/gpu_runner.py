@@ -25,7 +25,7 @@ REFERENCE_MACS = 1 << 22
 class GpuRunner:
     """Drives one kernel library on one GPU; a context manager that gives the memory back.
 
-    One problem is measured at a time, by the thread that opened it.
+    All calls come from the thread that opened it.
     """
 
     def __init__(
@@ -66,12 +66,26 @@ class GpuRunner:
             raise NoGpuError(self.message())
         self.device, self.default, self.retakes = device, default, 0
         self._slot = 0
+        #: The one that has each of the library's slots.
+        self.trials: list[GpuTrial | None] = [None, None]
         self.versions = dict(library.versions) | {"kernels": library.sources}
+        self._line_up(templates, default, cublaslt is not None, externals)
+        self._unbuilt = self._find_unbuilt(library)
+        self._open(problems, seed, l2_multiple, ordinal, cublaslt)
+
+    def _line_up(
+        self,
+        templates: Sequence[Template],
+        default: int,
+        with_cublaslt: bool,
+        externals: Sequence[tuple[str, External]],
+    ) -> None:
+        """The candidates, and what each is called in a job."""
         entries = {self._lib.ta_id(i).decode(): i for i in range(self._lib.ta_count())}
         control = Candidate(id=f"{templates[default].id}#control", origin="control", template=templates[default])
         found = [Candidate(id=t.id, template=t) for t in templates] + [control]
         self._entry = [entries.get(t.id) for t in (*templates, templates[default])]
-        if cublaslt is not None:
+        if with_cublaslt:
             found.append(Candidate(id=CUBLASLT, origin="vendor"))
             self._entry.append(abi.ENTRY_CUBLASLT)
         #: By candidate.
@@ -82,8 +96,6 @@ class GpuRunner:
             found.append(Candidate(id=name, origin="vendor"))
         self._callbacks = (abi.EXTERNAL * len(self.externals))(*map(abi.EXTERNAL, self.externals.values()))
         self.candidates = tuple(found)
-        self._unbuilt = self._find_unbuilt(library)
-        self._open(problems, seed, l2_multiple, ordinal, cublaslt)
 
     def _open(
         self, problems: Sequence[Problem], seed: int, l2_multiple: float, ordinal: int, cublaslt: Path | None

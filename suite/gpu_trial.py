@@ -9,7 +9,7 @@ import numpy as np
 from tilearena import abi
 from tilearena.abi import pointer
 from tilearena.errors import DeviceFailedError, OverloadedError
-from tilearena.records import Problem, ProtocolName, Status
+from tilearena.records import Problem, Status
 from tilearena.runner import Begun, Failure, Trial
 from tilearena.vendor import CUBLASLT
 
@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 
 #: Samples whose hold of the stream expired are taken so many times.
 ATTEMPTS = 3
-#: Launches that are not timed, before the first one of what is submitted: another problem was in the L2 since.
-WARM_UP: dict[ProtocolName, int] = {"cold": 0, "hot": 1}
 
 #: ta_outcome -> status and sentence; {} is the detail.
 _OUTCOMES = {
     1: (Status.INFEASIBLE, "the kernel cannot implement this problem"),
     2: (Status.LAUNCH_FAILED, "the launch failed (CUDA error {})"),
     3: (Status.WRONG_RESULT, "row {} of the output is wrong"),
-    4: (Status.WRONG_RESULT, "the kernel wrote outside its output (guard word {})"),
+    4: (Status.WRONG_RESULT, "the kernel wrote outside its output (word {} of a guard band)"),
     5: (Status.WRONG_RESULT, "element {} of the output differs from the direct reference"),
     6: (Status.WRONG_RESULT, "row {} of the output of the last timed launch is wrong"),
 }
@@ -58,14 +56,20 @@ class GpuTrial(Trial):
         self._alive, self._failures = alive, failures
         self._proof = abi.Proof.of(len(alive))
         self._turns = np.zeros(0, dtype=np.int32)
+        runner.trials[slot] = self
         if alive:
             self._call("ta_prove", ctypes.byref(job))
 
     def begin(self) -> Begun:
-        """See `tilearena.runner.Trial.begin`."""
+        """See `tilearena.runner.Trial.begin`.
+
+        Raises:
+            OverloadedError: launching takes longer than the stream can be held.
+        """
         if not self._alive:
             return Begun({}, self._failures)
-        self._call("ta_begin", self._proof.reference)
+        if self._call("ta_begin", self._proof.reference):
+            raise self._overloaded()
         wrong = self._wrong()
         right = {i: int(n) for i, n in zip(self._alive, self._proof.launches, strict=True) if i not in wrong}
         return Begun(right, self._failures | wrong)
@@ -89,11 +93,17 @@ class GpuTrial(Trial):
                 self._call("ta_submit", len(self._turns), pointer(self._turns, ctypes.c_int))
             if not self._call("ta_collect", pointer(elapsed_ns, ctypes.c_int64), self._proof.reference):
                 return elapsed_ns.tolist(), self._wrong()
-        raise OverloadedError(
-            f"launching took longer than 0.5 s {ATTEMPTS} times at {self._problem!r}; is the machine overloaded?"
+        raise self._overloaded()
+
+    def _overloaded(self) -> OverloadedError:
+        p = self._problem
+        where = f"{p.m}x{p.n}x{p.k} {p.dtype}"
+        return OverloadedError(
+            f"launching took longer than 0.5 s {ATTEMPTS} times at {where}; is the machine overloaded?"
         )
 
     def _call(self, function: str, *arguments: object) -> int:
+        assert self._runner.trials[self._slot] is self, "another trial has the slot by now"
         code = self._runner.call(function, self._slot, *arguments)
         if code >= 0:
             return code

@@ -17,8 +17,8 @@ INSTRUCTION: dict[Dtype, tuple[int, int, int]] = {"s8": (16, 8, 32), "s4": (16, 
 MAX_WARPS = 32
 #: gridDim.y, which carries the tiles of N (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID_Y = 65_535
-#: Kept free for the CUDA context, workspaces and guard bands.
-POOL_BYTES = 1 << 30
+#: Kept free for the CUDA contexts, workspaces, guard bands, and what the rings have beside two slices (12 L2s in all).
+POOL_BYTES = 2 << 30
 
 
 class Tile(YamlRecord):
@@ -124,7 +124,7 @@ def support(dtype: Dtype, bit_op: BitOp | None, arch: int) -> Support:
 
 
 def memory_needed(problem: Problem) -> int:
-    """Bytes of device memory to measure ``problem``: rings of two slots of operands and of outputs, and the rest."""
+    """Bytes of device memory to measure ``problem``: two slices of operands and of outputs, and the rest."""
     return 2 * (problem.operand_bytes + problem.output_bytes) + POOL_BYTES
 
 

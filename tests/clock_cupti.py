@@ -21,7 +21,7 @@ from cupti_records import Kernel, Recorder
 from tilearena import live
 from tilearena.errors import MeasureError
 from tilearena.gpu_runner import GpuRunner
-from tilearena.gpu_trial import WARM_UP, GpuTrial
+from tilearena.gpu_trial import GpuTrial
 from tilearena.records import PROTOCOLS, Dtype, Problem, ProtocolName
 from tilearena.spec import load_space
 
@@ -190,7 +190,7 @@ def time_recorded(runner: GpuRunner, pair: Pair, name: ProtocolName, recorder: R
     trial, launches = prove(runner, pair, name)
     with recorder.recording() as kernels:
         events = timed(trial, pair)
-    return events, spans(kernels, launches, SAMPLES, WARM_UP[name])
+    return events, spans(kernels, launches, SAMPLES, clock_setup.WARM_UP[name])
 
 
 def spans(kernels: Sequence[Kernel], launches: int, samples: int, warm_up: int) -> list[int]:

@@ -22,7 +22,6 @@ from typing import Any
 import clock_setup
 
 from tilearena import live
-from tilearena.gpu_trial import WARM_UP
 from tilearena.records import PROTOCOLS, Problem
 from tilearena.spec import load_space
 
@@ -71,7 +70,9 @@ def launch(plan: Path, problems: Sequence[Problem]) -> None:
                 shape = problem.model_dump(include={"m", "n", "k"})
                 operands, output = problem.operand_bytes, problem.output_bytes
                 sizes = {"protocol": name, "operand_bytes": operands, "output_bytes": output}
-                groups.append(shape | sizes | {"warm_up": WARM_UP[name], "launches": SAMPLES * LAUNCHES[name]})
+                groups.append(
+                    shape | sizes | {"warm_up": clock_setup.WARM_UP[name], "launches": SAMPLES * LAUNCHES[name]}
+                )
     plan.write_text(json.dumps(about | {"groups": groups}))
 
 

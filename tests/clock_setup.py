@@ -36,6 +36,10 @@ def protocol(name: ProtocolName) -> Protocol:
     return load_workload("lowbit-random").protocol(name, "s8").model_copy(update={"seed": SEED})
 
 
+#: Launches that are not timed before what is submitted, see Problem::submit in kernels/problem.cuh.
+WARM_UP: dict[ProtocolName, int] = {"cold": 0, "hot": 1}
+
+
 def warm_up(runner: GpuRunner, problem: Problem) -> None:
     """Half a second of work, thrown away, so that the clocks are up before the first sample."""
     trial = runner.prove(problem, protocol("cold"), [runner.default])

@@ -34,7 +34,8 @@ static int calls = 0;
 
 template <int F>
 int launch_faulty(const ta_gemm* g, int launches, cudaStream_t stream) {
-  // "later" faults show only after the first proof and the pilot: they test the check that follows the timing
+  // "later" faults show only after two calls, which are the proof and, cold, one sample: they test the check that follows the
+  // timing
   ++calls;
   bool later = F == kWrongLater || F == kStaleLater;
   if (F == kStaleLater && calls > 2) return 0;

@@ -18,7 +18,6 @@ from cupti_records import Kernel
 
 from tilearena import live
 from tilearena.dataset import Candidate
-from tilearena.gpu_trial import WARM_UP
 from tilearena.provenance import Clock
 from tilearena.records import Device, Problem, Protocol, Status, Template
 from tilearena.runner import Begun, Failure, Trial
@@ -68,7 +67,7 @@ class FormulaTrial(Trial):
     ) -> None:
         self._runner, self._which, self._launches = runner, which, launches
         self._failed = [i for i in which if (problem, i) in self.wrong]
-        self._warm_up = WARM_UP[protocol.name]
+        self._warm_up = clock_setup.WARM_UP[protocol.name]
 
     def begin(self) -> Begun:
         failure = Failure(Status.WRONG_RESULT, "row 3 of the output is wrong")

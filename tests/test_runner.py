@@ -29,7 +29,7 @@ class FakeLibrary:
     def __init__(self, ids, codes=(), outcomes=None, after=None):
         self.ids, self.codes, self.outcomes, self.after = ids, list(codes), outcomes or {}, after or {}
         self.gpus, self.jobs, self.turns, self.context, self.closed = 1, [], [], 7, []
-        self.slots, self.submitted = {}, {}
+        self.slots, self.submitted, self.begin_code = {}, {}, 0
 
     def ta_gpus(self):
         return self.gpus
@@ -70,7 +70,7 @@ class FakeLibrary:
 
     def ta_begin(self, context, slot, proof):
         self._report(slot, proof._obj, self.outcomes, 1 if self.slots[slot]["cold"] else 4)
-        return 0
+        return self.begin_code
 
     def ta_submit(self, context, slot, count, turns):
         self.submitted[slot] = turns[:count]
@@ -228,7 +228,7 @@ OUTCOMES = [
     (1, Status.INFEASIBLE, "the kernel cannot implement this problem"),
     (2, Status.LAUNCH_FAILED, "the launch failed (CUDA error 12)"),
     (3, Status.WRONG_RESULT, "row 12 of the output is wrong"),
-    (4, Status.WRONG_RESULT, "the kernel wrote outside its output (guard word 12)"),
+    (4, Status.WRONG_RESULT, "the kernel wrote outside its output (word 12 of a guard band)"),
     (5, Status.WRONG_RESULT, "element 12 of the output differs from the direct reference"),
     (6, Status.WRONG_RESULT, "row 12 of the output of the last timed launch is wrong"),
 ]
@@ -250,8 +250,15 @@ def test_hold_that_expired_is_repeated_three_times_at_most(open_runner):
     assert runner.prove(PROBLEM, COLD, [0]).sample([0]) == ([4000], {})
     assert (library.turns, runner.retakes) == ([[0]] * 3, 2)
     runner, library = open_runner(FakeLibrary(ids, codes=[1, 1, 1]))
-    with pytest.raises(OverloadedError, match="is the machine overloaded"):
+    with pytest.raises(OverloadedError, match="3 times at 77x104x208 s8; is the machine overloaded"):
         runner.prove(PROBLEM, COLD, [0]).sample([0])
+
+
+def test_proof_whose_holds_expired_every_time_says_nothing(open_runner):
+    runner, library = open_runner()
+    library.begin_code = 1
+    with pytest.raises(OverloadedError, match="3 times at 77x104x208 s8; is the machine overloaded"):
+        runner.prove(PROBLEM, HOT, [0]).begin()
 
 
 @pytest.mark.parametrize("codes", [[-1], [0, -1]], ids=["in the screen", "in the final"])
@@ -309,6 +316,8 @@ def test_two_trials_have_slots_of_their_own_and_the_third_has_the_first_ones(ope
     assert first.collect() == ([times[0], times[1] + 1, times[0] + 2], {})
     assert second.collect() == ([times[2], times[2] + 1], {})
     runner.prove(PROBLEM, COLD, [3])
+    with pytest.raises(AssertionError, match="another trial has the slot by now"):
+        first.submit([0])
     assert [job["entries"] for job in library.slots.values()].count([entry_of(3)]) == 1
     assert [entry_of(2)] in [job["entries"] for job in library.slots.values()]
 

@@ -161,9 +161,9 @@ def test_rejection_of_a_template_of_another_operation():
     assert rejection(problem, template, CARD) == f"template {template.id} does not compute b1 xor"
 
 
-def test_rejection_counts_two_slots_of_operands_and_output_and_a_gibibyte():
+def test_rejection_counts_two_slots_of_operands_and_output_and_two_gibibytes():
     problem = Problem(dtype="s8", m=16384, n=16384, k=16384)
-    needed = 2 * (2 * 16384**2 + 4 * 16384**2) + (1 << 30)
+    needed = 2 * (2 * 16384**2 + 4 * 16384**2) + (2 << 30)
     assert rejection(problem, S8[0], device(86, memory_bytes=needed)) is None
     reason = rejection(problem, S8[0], device(86, memory_bytes=needed - 1))
     assert reason == f"needs {needed} bytes of device memory, A card has {needed - 1}"

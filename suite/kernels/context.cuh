@@ -44,6 +44,7 @@ struct Context : Stream {
     clock.open(stream);
     bool expired = true;
     for (int attempt = 0; attempt < kAttempts && expired; ++attempt) overhead_ns = clock.overhead_ns(&expired);
+    if (expired) fail("launching took longer than 0.5 s; the machine is overloaded");
     if (o.cublaslt) cublaslt.open(o.cublaslt, o.sm_count);
     TA_CHECK(cudaStreamSynchronize(stream));
   }

@@ -44,7 +44,7 @@ class CublasLt {
   ~CublasLt() {
     for (Plan& plan : plans_) forget(plan);
     cudaFree(workspace_);
-    if (handle_) destroy_(handle_);
+    if (handle_) destroy_(handle_);  // the descriptors of the product and the preference go with the process
   }
   int64_t version() const { return handle_ ? int64_t(version_()) : 0; }
 

@@ -94,20 +94,23 @@ __global__ void times_vector(const uint32_t* a, const uint64_t* x, const uint64_
   if (threadIdx.x == 0) y[blockIdx.x] = sum + *constant;
 }
 
-struct Verdict {  // starts as zeros
-  unsigned long long wrong_rows, touched_guards, wrong_elements;
-  unsigned long long not_first;  // complement of the smallest offending row, guard word or element
+struct Fault {
+  unsigned long long count, not_first;  // complement of the smallest offending index
 };
 
-__device__ inline void blame(unsigned long long* count, Verdict* verdict, unsigned long long index) {
-  atomicAdd(count, 1ull);
-  atomicMax(&verdict->not_first, ~index);
+struct Verdict {  // starts as zeros
+  Fault rows, guards, elements;
+};
+
+__device__ inline void blame(Fault* fault, unsigned long long index) {
+  atomicAdd(&fault->count, 1ull);
+  atomicMax(&fault->not_first, ~index);
 }
 
 // Both guard bands must still hold the poison.
 __device__ inline void check_guards(const uint32_t* before, const uint32_t* after, int words, Verdict* verdict) {
   for (int i = threadIdx.x; i < words; i += blockDim.x)
-    if (before[i] != kPoison || after[i] != kPoison) blame(&verdict->touched_guards, verdict, i);
+    if (before[i] != kPoison || after[i] != kPoison) blame(&verdict->guards, i);
 }
 
 // Compares D r with y, one block a row; and where there is one block more, guard bands of so many words on both sides of D.
@@ -122,7 +125,7 @@ __global__ void check_rows(const int32_t* d, const uint64_t* r, const uint64_t* 
   for (int j = threadIdx.x; j < n; j += blockDim.x) sum += uint64_t(int64_t(row[j])) * r[j];
   sum = block_sum(sum);
   if (threadIdx.x == 0 && sum != y[blockIdx.x]) {
-    blame(&verdict->wrong_rows, verdict, blockIdx.x);
+    blame(&verdict->rows, blockIdx.x);
   }
 }
 
@@ -150,7 +153,7 @@ __global__ void check_elements(const uint32_t* a, const uint32_t* b, const int32
     }
   }
   if (sum != d[index]) {
-    blame(&verdict->wrong_elements, verdict, index);
+    blame(&verdict->elements, index);
   }
 }
 

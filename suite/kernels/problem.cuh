@@ -1,5 +1,5 @@
-// One problem from its proof to its last sample. Nothing here waits for the device but begin(), collect() and settle(), so
-// that two problems can take turns on the stream.
+// One problem from its proof to its last sample. The results are waited for in begin() and collect() alone, so that two
+// problems can take turns on the stream; enqueuing waits where the clock's batches are all in use or a buffer grows.
 #pragma once
 #include "product.cuh"
 
@@ -7,10 +7,10 @@
 
 namespace tilearena {
 
-// Hot, the proof is the pilot, too: a launch that warms up, and then so many that tell how long one takes. Of large products
-// one alone tells, cold as it is: a sample is of one or two.
+// Hot, the proof is the pilot, too: a launch that warms up, and then so many that tell how long one takes. Of products that
+// are so large (multiply-adds times bits) that one launch nearly fills a sample, that one tells, cold as it is.
 constexpr int kPilotLaunches = 2;
-constexpr int64_t kPilotMacs = int64_t(1) << 34;
+constexpr int64_t kPilotBitMacs = int64_t(1) << 37;
 
 class Problem : Product {
  public:
@@ -26,14 +26,19 @@ class Problem : Product {
     prove();
   }
 
-  // Waits for the proof, and settles how often each candidate is launched in one sample.
-  void begin() {
-    c_.clock.wait(section_);
-    // the pilot of a hold that expired has launch cost in it
-    for (int attempt = 1; attempt < kAttempts && section_.expired; ++attempt) prove(), c_.clock.wait(section_);
-    conclude();
+  // Waits for the proof, and settles how often each candidate is launched in one sample; false if holds expired again and
+  // again: such a pilot has launch cost in it.
+  bool begin() {
+    for (int attempt = 1;; ++attempt) {
+      c_.clock.wait(section_);
+      conclude();
+      if (!section_.expired) break;
+      if (attempt == kAttempts) return false;
+      prove();
+    }
     if (j_.launches > 0) std::fill(launches_.begin(), launches_.end(), j_.launches);
     else if (!j_.cold) choose_launches();
+    return true;
   }
 
   // Enqueues one sample a turn. The output of each candidate's last turn is checked: cold ones that stay intact until the
@@ -47,11 +52,13 @@ class Problem : Product {
     std::vector<int32_t*> last_d(j_.candidates, nullptr);
     verdicts_.clear(c_.stream);
     c_.clock.begin(section_, j_.held);
-    // another problem's operands may have been in the L2 since
-    if (!j_.cold && turns) c_.clock.reserve(1), launch(turn[0], hot_, hot_d_, 1);
+    bool warm = j_.cold;
     for (int t = 0; t < turns; ++t) {
       const int i = turn[t];
       if (!alive(i)) continue;
+      // hot: another problem's operands may have been in the L2 since
+      if (!warm) c_.clock.reserve(1), launch(i, hot_, hot_d_, 1);
+      warm = true;
       const bool is_last = last[i] == t;
       c_.clock.reserve(launches_[i] + (is_last && !late ? 10 : 3));
       Operands in = j_.cold ? operands() : hot_;
@@ -78,7 +85,7 @@ class Problem : Product {
     std::copy(elapsed_ns_.begin(), elapsed_ns_.end(), elapsed_ns);
     const Verdict* verdicts = verdicts_.wait();
     for (int i = 0; i < j_.candidates; ++i)
-      if (alive(i) && verdicts[i].wrong_rows) outcome_[i] = TA_WRONG_AFTER, detail_[i] = int64_t(~verdicts[i].not_first);
+      if (alive(i) && verdicts[i].rows.count) end(i, TA_WRONG_AFTER, verdicts[i].rows);
     return !section_.expired;
   }
 
@@ -100,7 +107,7 @@ class Problem : Product {
     for (int i = 0; i < j_.candidates; ++i)
       if (twin_[i] < 0 && (c_.loaded.insert(entry_[i]).second || (is_vendor(i) && !j_.cold))) launch(i, hot_, hot_d_, 1);
     expect(hot_);
-    const bool warm = !j_.cold && int64_t(j_.m) * j_.n * j_.k <= kPilotMacs;
+    const bool warm = !j_.cold && int64_t(j_.m) * j_.n * j_.k * j_.bits <= kPilotBitMacs;
     pilot_launches_ = warm ? kPilotLaunches : 1;
     c_.clock.begin(section_, j_.held && !j_.cold);
     for (int i = 0; i < j_.candidates; ++i) {
@@ -117,6 +124,10 @@ class Problem : Product {
     verdicts_.copy(c_.stream);
   }
 
+  void end(int candidate, ta_outcome outcome, const Fault& fault) {
+    outcome_[candidate] = outcome, detail_[candidate] = int64_t(~fault.not_first);
+  }
+
   // Which candidates passed the proof.
   void conclude() {
     const Verdict* verdicts = verdicts_.wait();
@@ -125,10 +136,9 @@ class Problem : Product {
       if (twin >= 0) outcome_[i] = outcome_[twin], detail_[i] = detail_[twin], pilot_ns_[i] = pilot_ns_[twin];
       if (!alive(i)) continue;
       const Verdict& v = verdicts[i];
-      if (v.touched_guards) outcome_[i] = TA_GUARD_TOUCHED;
-      else if (v.wrong_rows) outcome_[i] = TA_WRONG_ROWS;
-      else if (v.wrong_elements) outcome_[i] = TA_WRONG_ELEMENT;
-      if (!alive(i)) detail_[i] = int64_t(~v.not_first);
+      if (v.guards.count) end(i, TA_GUARD_TOUCHED, v.guards);
+      else if (v.rows.count) end(i, TA_WRONG_ROWS, v.rows);
+      else if (v.elements.count) end(i, TA_WRONG_ELEMENT, v.elements);
     }
   }
 
@@ -161,7 +171,8 @@ class Problem : Product {
     if (j_.cold) expect(in);
     check(d, verdicts_.device(i));
   }
-  // Cold, every launch has operands of its own; `in` and `d` are those of the last one then.
+  // Cold, every launch has operands of its own; `in` and `d` are those of the last one then, which alone is checked. Where a
+  // sample is of several launches (for comparisons), that one was not spoiled.
   void timed_launches(int i, Operands& in, int32_t*& d) {
     if (!j_.cold) return launch(i, in, d, launches_[i]);
     for (int repeat = 0; repeat < launches_[i] && alive(i); ++repeat) {

@@ -52,7 +52,7 @@ class Product {
     cudaError_t cuda = cudaGetLastError();
     if (code == 0 && cuda == cudaSuccess) return;
     outcome_[i] = code == 1 ? TA_NOT_IMPLEMENTED : TA_LAUNCH_FAILED;
-    detail_[i] = error ? error : cuda;
+    detail_[i] = error ? error : int64_t(cuda);
   }
 
   void poison(int32_t* d) { TA_CHECK(cudaMemsetAsync(guarded(d), kPoison & 0xff, guarded_bytes(), c_.stream)); }

@@ -4,8 +4,8 @@
 
 namespace tilearena {
 
-// Slices of at most `largest` bytes each. No slice overlaps the one before, nor what was handed out since less than `idle`
-// bytes ago.
+// Slices of at most `largest` bytes each. A slice overlaps an earlier one only if another slice, and at least `idle` bytes,
+// were handed out in between.
 class Ring {
  public:
   Ring() = default;
