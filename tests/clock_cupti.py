@@ -1,6 +1,6 @@
 """The same launches timed by our events and by CUPTI: ``python tests/clock_cupti.py OUT.json``, about 20 s.
 
-34 (problem, template) pairs from about 3 us to 5 ms, cold and hot, 15 samples each: once before CUPTI is loaded, once
+34 (problem, template) pairs from about 3 us to 5 ms, cold and hot, 31 samples each: once before CUPTI is loaded, once
 with its activity records. A cold sample is one launch: the record's duration. A hot one is a few back to back: from the
 start of the first to the end of the last. Our time is the distance of the two events less what two events around an
 empty kernel add to CUPTI's time of that kernel, measured in the same process; it agrees if it is within 3 % or 0.3 us
@@ -26,7 +26,7 @@ from tilearena.records import PROTOCOLS, Dtype, Problem, ProtocolName
 from tilearena.spec import load_space
 
 T = TypeVar("T")
-SAMPLES = 15
+SAMPLES = 31
 RELATIVE, ABSOLUTE_NS = 0.03, 300
 #: Up to here a constant that remains is more than 3 %.
 SHORT_NS = 30_000

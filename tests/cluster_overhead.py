@@ -1,7 +1,7 @@
-"""What a Dask cluster costs: ``python tests/cluster_overhead.py OUT.json``, about 60 s on an otherwise idle GPU.
+"""What a Dask cluster costs: ``python tests/cluster_overhead.py OUT.json``, about 110 s on an otherwise idle GPU.
 
-The first 1,000 problems of lowbit-random, s8, cold, are recorded by a plain `WorkerHand` and by the one worker of a
-Dask cluster on this machine, in turns, twice each. The clock runs from the call of `measure.record` to its return, with
+The 2,000 problems of lowbit-random, s8, cold, are recorded by a plain `WorkerHand` and by the one worker of a
+Dask cluster on this machine, in turns, three times each. The clock runs from the call of `measure.record` to its return, with
 the GPU open and warm before.
 """
 
@@ -25,7 +25,7 @@ from tilearena.measure import Session
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Opening
 
-PROBLEMS, TIMES = 1000, 2
+PROBLEMS, TIMES = 2000, 3
 
 
 @contextmanager
