@@ -89,7 +89,7 @@ class Case:
     def blame(self, trouble: Trouble) -> int | None:
         """What ``trouble`` says about what is running; the candidate that is to blame, if it is known now."""
         at, self.at = self.at, None
-        if at is None:
+        if at is None or (at.warm_up and not trouble.inside):  # a kill at a moment that says nothing of the problem
             return None
         if at.candidate is not None:
             if trouble.inside or at == self.doubted:

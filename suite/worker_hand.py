@@ -168,7 +168,7 @@ class WorkerHand:
         work = Work(problems=case.problems[first:last], protocol=order.protocol, which=which)
         for said in self._work(work, stop):
             if isinstance(said, Trying):
-                case.at = Trying(problem=first + said.problem)
+                case.at = said.model_copy(update={"problem": first + said.problem})
                 if case.attempt == 1 and not case.rows and not said.warm_up:
                     self._started = time.monotonic()
             elif isinstance(said, Rows):

@@ -19,7 +19,7 @@ from tilearena import dataset, live
 from tilearena.dataset import Floats
 from tilearena.gpu_runner import GpuRunner
 from tilearena.race import measure_problems
-from tilearena.records import PROTOCOLS, Problem, ProtocolName
+from tilearena.records import PROTOCOLS, Problem, Protocol, ProtocolName
 from tilearena.rows import median_time_ns
 from tilearena.spec import load_space, load_workload
 
@@ -32,21 +32,21 @@ Pass = Callable[[GpuRunner, list[Problem]], Floats]
 
 def profiler_pass(runner: GpuRunner, problems: list[Problem]) -> Floats:
     """cutlass_profiler's method."""
-    which = clock_setup.templates(runner)
+    which, protocol = clock_setup.templates(runner), clock_setup.protocol("cold")
     time_ns = np.full((len(problems), len(which)), np.inf)
     for p, problem in enumerate(problems):
         for t, template in enumerate(which):
-            time_ns[p, t] = profile(runner, problem, template)
+            time_ns[p, t] = profile(runner, problem, protocol, template)
         progress("profiler", p, len(problems))
     return time_ns
 
 
-def profile(runner: GpuRunner, problem: Problem, template: int) -> float:
+def profile(runner: GpuRunner, problem: Problem, protocol: Protocol, template: int) -> float:
     """Mean time of one launch in ns; inf where the template fails."""
     time.sleep(SLEEP_S)
     elapsed_ns = [0]
     for launches in (WARM_UP_LAUNCHES, TIMED_LAUNCHES):
-        trial = runner.prove(problem, clock_setup.protocol("cold"), [template], launches=launches, held=False)
+        trial = runner.prove(problem, protocol, [template], launches=launches, held=False)
         if trial.begin().failures:
             return float("inf")
         elapsed_ns, failures = trial.sample([template])

@@ -29,6 +29,15 @@ def test_trouble_while_nothing_runs_blames_nothing():
     assert case.suspect is None
 
 
+def test_kill_during_the_warm_up_says_nothing_of_its_problem_but_a_fault_there_does():
+    case = _case(Trying(problem=1, warm_up=True))
+    assert case.blame(KILL) is None
+    assert case.suspect is None
+    case.at = Trying(problem=1, warm_up=True)
+    assert case.blame(INSIDE) is None
+    assert case.suspect == 1
+
+
 def test_candidate_that_fails_alone_is_to_blame_at_once():
     case = _case(Trying(problem=1))
     case.blame(INSIDE)

@@ -112,7 +112,7 @@ def test_worker_that_is_killed_at_random_moments_costs_no_row() -> None:
 
     def kill() -> None:
         nonlocal killed
-        while killed < KILLS and not over.wait(rng.uniform(0.2, 2.0)):
+        while killed < KILLS and not over.wait(rng.uniform(0.2, 4.0)):  # opening takes one second
             pid = hand.worker_pid
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)

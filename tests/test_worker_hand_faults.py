@@ -1,5 +1,10 @@
 """A fault of a candidate, on the stand-in runner: it is one failed row, and all else is measured."""
 
+import os
+import signal
+import threading
+import time
+
 import pytest
 import standin_hand
 from standin_hand import CANDIDATES
@@ -9,6 +14,7 @@ from standin_hand import shape as _shape
 from standin_hand import undisturbed as _undisturbed
 
 from tilearena.records import Status
+from tilearena.worker_hand import WorkerHand
 
 pytestmark = pytest.mark.usefixtures("workers_find_the_standin")
 open_hand = standin_hand.open_hand
@@ -38,6 +44,16 @@ def test_each_fault_of_a_candidate_is_one_failed_row_and_all_else_is_measured(op
         who = planted[problem][1] if problem in planted else None
         expected += _undisturbed([problem], [candidate for candidate in CANDIDATES if candidate != who])
     assert [row for row in rows if row.status is Status.OK] == expected
+
+
+def test_kill_during_the_warm_up_costs_no_problem_an_examination(open_hand, monkeypatch):
+    problems, hand = _problems(3), open_hand(warm_up_s=2.0)
+    monkeypatch.setattr(WorkerHand, "_examine", None)
+    killer = threading.Timer(1.0, lambda: os.kill(hand.worker_pid, signal.SIGKILL))
+    killer.start()
+    started = time.monotonic()
+    assert _measure(hand, problems).rows == _undisturbed(problems)
+    assert time.monotonic() - started > 1.0 + 2.0  # that of the second worker is whole
 
 
 def test_two_faults_on_one_problem_are_both_found(open_hand):
