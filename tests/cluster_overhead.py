@@ -1,7 +1,7 @@
 """What a Dask cluster costs: ``python tests/cluster_overhead.py OUT.json``, about 110 s on an otherwise idle GPU.
 
 The 2,000 problems of lowbit-random, s8, cold, are recorded by a plain `WorkerHand` and by the one worker of a
-Dask cluster on this machine, in turns, three times each. The clock runs from the call of `measure.record` to its return,
+Dask cluster on this machine, in turns, three times each. The clock runs from the call of `measure.record` to the end,
 with the GPU open and warm before.
 """
 
