@@ -12,6 +12,8 @@ FAULTS = 3
 #: A problem that was examined so often in vain fails at its next trouble: where a ``kill`` may be behind it, or not.
 #: The first may have been the fault of the next problem, which was under way, too; from then on this one goes alone.
 FRUITLESS_OUTSIDE, FRUITLESS_INSIDE = 3, 1
+#: A kill during the warm-up says little of the warm-up's problem; after so many it is examined.
+WARM_UP_KILLS = 3
 
 
 class Trouble(Exception):  # noqa: N818 - a condition to deal with
@@ -37,6 +39,7 @@ class Case:
         suspect: the problem to examine next.
         doubted: the candidate that was running alone when a ``kill`` may have ended the worker.
         fruitless: how many examinations of a problem found no culprit.
+        warm_up_kills: since the last examination.
     """
 
     problems: tuple[Problem, ...]
@@ -49,6 +52,7 @@ class Case:
     suspect: int | None = None
     doubted: Trying | None = None
     fruitless: Counter[int] = field(default_factory=Counter)
+    warm_up_kills: int = 0
 
     def begin(self) -> None:
         """Measure all problems, again."""
@@ -63,6 +67,16 @@ class Case:
     def troubled(self, i: int) -> bool:
         """Whether problem ``i`` was examined."""
         return bool(self.fruitless[i] or self.failed[i])
+
+    def run_from(self, first: int) -> int:
+        """The end of the problems that go together from ``first`` on: one that was examined goes alone.
+
+        The next problem is under way while this one's samples are read, so that the one may be taken for the other.
+        """
+        if self.troubled(first):
+            return first + 1
+        following = range(first + 1, len(self.problems))
+        return next((i for i in following if self.troubled(i)), len(self.problems))
 
     def launched(self, i: int, barred: Collection[int]) -> tuple[int, ...]:
         """The candidates of problem ``i`` that are launched."""
@@ -85,12 +99,17 @@ class Case:
         assert self.suspect is not None
         self.fruitless[self.suspect] += 1
         self.suspect = self.doubted = None
+        self.warm_up_kills = 0
 
     def blame(self, trouble: Trouble) -> int | None:
         """What ``trouble`` says about what is running; the candidate that is to blame, if it is known now."""
         at, self.at = self.at, None
-        if at is None or (at.warm_up and not trouble.inside):  # a kill at a moment that says nothing of the problem
+        if at is None:
             return None
+        if at.warm_up and not trouble.inside:
+            self.warm_up_kills += 1
+            if self.warm_up_kills < WARM_UP_KILLS:
+                return None
         if at.candidate is not None:
             if trouble.inside or at == self.doubted:
                 self.failed[at.problem][at.candidate] = trouble.reason

@@ -12,7 +12,7 @@ from tilearena.abi import pointer
 from tilearena.build import Library
 from tilearena.dataset import Candidate, Ints
 from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError, OverloadedError
-from tilearena.gpu_trial import ATTEMPTS, GpuTrial
+from tilearena.gpu_trial import ATTEMPTS, OVERLOADED, GpuTrial
 from tilearena.provenance import Clock
 from tilearena.records import BITS, Device, Problem, Protocol, Status, Template, fingerprint
 from tilearena.runner import Failure
@@ -144,7 +144,7 @@ class GpuRunner:
                 raise DeviceFailedError(f"the GPU failed: {self.message()}")
             if code == 0:
                 return out
-        raise OverloadedError(f"launching took longer than 0.5 s {ATTEMPTS} times; is the machine overloaded?")
+        raise OverloadedError(OVERLOADED.format(""))
 
     def prove(
         self, problem: Problem, protocol: Protocol, which: Sequence[int], *, launches: int = 0, held: bool = True

@@ -16,8 +16,10 @@ from tilearena.vendor import CUBLASLT
 if TYPE_CHECKING:
     from tilearena.gpu_runner import GpuRunner
 
-#: Samples whose hold of the stream expired are taken so many times.
+#: Samples whose hold of the stream expired are taken so many times; the library proves as often (kAttempts).
 ATTEMPTS = 3
+#: What is wrong where that is not enough; the time is the library's kHoldLimitNs.
+OVERLOADED = f"launching took longer than 0.5 s {ATTEMPTS} times{{}}; is the machine overloaded?"
 
 #: ta_outcome -> status and sentence; {} is the detail.
 _OUTCOMES = {
@@ -97,10 +99,7 @@ class GpuTrial(Trial):
 
     def _overloaded(self) -> OverloadedError:
         p = self._problem
-        where = f"{p.m}x{p.n}x{p.k} {p.dtype}"
-        return OverloadedError(
-            f"launching took longer than 0.5 s {ATTEMPTS} times at {where}; is the machine overloaded?"
-        )
+        return OverloadedError(OVERLOADED.format(f" at {p.m}x{p.n}x{p.k} {p.dtype}"))
 
     def _call(self, function: str, *arguments: object) -> int:
         assert self._runner.trials[self._slot] is self, "another trial has the slot by now"

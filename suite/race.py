@@ -27,6 +27,8 @@ def measure_problems(
     Two problems are under way, so that the GPU always has work while the host reads and decides: the proof of the next
     one runs before this one's final, and its screen right after.
 
+    Whatever ends this early, an exception or the consumer, takes the problems that are under way with it.
+
     Raises:
         DeviceFailedError: the GPU failed, perhaps under the next problem; nothing more can run in this process.
     """

@@ -161,8 +161,7 @@ class WorkerHand:
 
     def _go_on(self, case: Case, order: Order, stop: threading.Event, done: Done) -> None:
         first = len(case.rows)
-        # the proof of the next problem may run already: where there was trouble, a problem goes alone
-        last = first + 1 if case.troubled(first) else len(case.problems)
+        last = case.run_from(first)
         which = tuple(case.launched(i, self._barred) for i in range(first, last))
         case.at = Trying(problem=first)
         work = Work(problems=case.problems[first:last], protocol=order.protocol, which=which)

@@ -1,7 +1,7 @@
-"""What a Dask cluster costs: ``python tests/cluster_overhead.py OUT.json``, about 110 s on an otherwise idle GPU.
+"""What a Dask cluster costs: ``python tests/cluster_overhead.py OUT.json``, about 180 s on an otherwise idle GPU.
 
 The 2,000 problems of lowbit-random, s8, cold, are recorded by a plain `WorkerHand` and by the one worker of a
-Dask cluster on this machine, in turns, three times each. The clock runs from the call of `measure.record` to the end,
+Dask cluster on this machine, in turns, five times each. The clock runs from the call of `measure.record` to the end,
 with the GPU open and warm before.
 """
 
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tilearena.measure import Session
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Opening
 
-PROBLEMS, TIMES = 2000, 3
+PROBLEMS, TIMES = 2000, 5
 
 
 @contextmanager
@@ -58,15 +59,17 @@ def compare(session: Session, opening: Opening, folder: Path) -> dict[str, Any]:
         for _ in range(TIMES):
             for name, hands in (("plain", plain(opening)), ("cluster", connect(processes.address, opening))):
                 with hands as open_hands:
-                    device = open_hands[0].device
+                    hand = open_hands[0]
                     runs[name].append(run(session, open_hands, folder))
                 print(name, runs[name][-1], flush=True)
     seconds = {name: sum(one["seconds"] for one in found) for name, found in runs.items()}
     overhead = round(seconds["cluster"] / seconds["plain"] - 1, 4)
     print(f"overhead {100 * overhead:.2f} %")
     return {
-        "device": device.slug,
-        "driver": device.driver,
+        "date": datetime.now(UTC).date().isoformat(),
+        "device": hand.device.slug,
+        "driver": hand.device.driver,
+        "versions": hand.versions,
         "problems": len(session.problems),
         "overhead": overhead,
     } | runs

@@ -31,8 +31,17 @@ from tilearena.spec import load_space, load_workload
 from tilearena.splits import Split, groups_for, plan, train_spec_for
 from tilearena.submission import Scored
 
-# these assert for several test files: a failure shows the values
-pytest.register_assert_rewrite("faking", "small_recording", "submitted")
+#: Modules whose fixtures every test may ask for.
+pytest_plugins = [
+    "fake_library",
+    "fake_nvcc",
+    "faking",
+    "formula",
+    "short_session",
+    "small_recording",
+    "standin_hand",
+    "submitted",
+]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

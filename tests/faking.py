@@ -31,7 +31,7 @@ class Plugin:
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def install_fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Make a source text importable as module ``fake_plugin`` with an entry point, here and in child processes."""
 
     def _install(source: str, name: str = "fake", group: str = "tilearena.predictors") -> None:

@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilearena.errors import DeviceFailedError
 from tilearena.hands import Done, Finished, HandLostError, Order
 from tilearena.provenance import Telemetry
-from tilearena.race import measure_problem
+from tilearena.race import measure_problems
 from tilearena.records import Problem
 from tilearena.runner import Runner
 
@@ -33,19 +33,24 @@ class InProcessHand:
         started, rows, n_problems = time.monotonic(), [], 0
         before = self.runner.retakes
         whole: Sequence[int] = range(len(self.candidates))
-        for i, problem in enumerate(order.problems):
-            if stop.is_set():
-                break
-            if self.lost_after is not None and len(self.asked) >= self.lost_after:
-                raise HandLostError("the worker died 8 times")
-            which = tuple(order.which[i] if order.which is not None else whole)
-            self.asked.append((problem, which, order.protocol.seed))
-            try:
-                rows += measure_problem(self.runner, problem, order.protocol, which)
-            except DeviceFailedError as error:
-                raise HandLostError(str(error)) from error
-            n_problems += 1
-            done(n_problems)
+
+        def tasks() -> Iterator[tuple[Problem, tuple[int, ...]]]:
+            for i, problem in enumerate(order.problems):
+                if stop.is_set():
+                    return
+                if self.lost_after is not None and len(self.asked) >= self.lost_after:
+                    raise HandLostError("the worker died 8 times")
+                which = tuple(order.which[i] if order.which is not None else whole)
+                self.asked.append((problem, which, order.protocol.seed))
+                yield problem, which
+
+        try:
+            for found in measure_problems(self.runner, order.protocol, tasks()):
+                rows += found
+                n_problems += 1
+                done(n_problems)
+        except DeviceFailedError as error:
+            raise HandLostError(str(error)) from error
         retakes = self.runner.retakes - before
         return Finished(rows, n_problems, time.monotonic() - started, Telemetry(n_samples=0), retakes=retakes)
 

@@ -120,12 +120,26 @@ def tables(root: Path, empty_kernel_ns: float) -> str:
         ),
         "",
         *_table(
-            ("", "spared the final, mean", "second finals", "samples of the best short of the fill", "shortest"),
+            (
+                "",
+                "spared the final, mean",
+                "second finals",
+                "too short: samples of the best, the shortest",
+                "of cuBLASLt, the shortest",
+            ),
             [race_row(name, recording) for name, recording, _ in found],
         ),
         "",
         *_table(
-            ("repeat / first", "best template off by, median", "95 %", "as a whole", "anchors", "other launch counts"),
+            (
+                "repeat / first",
+                "best template off by, median",
+                "95 %",
+                "as a whole",
+                "anchors",
+                "an empty launch, first / repeat",
+                "launch counts higher / lower",
+            ),
             [repeat_row(name, recording, repeat) for name, recording, repeat in found if repeat is not None],
         ),
     ]

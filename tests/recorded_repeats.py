@@ -1,56 +1,73 @@
 """How two recordings of the same problems differ, and how the race went in each: tables for docs/measuring.md."""
 
-from itertools import compress
-
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.dataset import Floats, Recording
+from tilearena.dataset import Floats, Ints, Recording
+from tilearena.records import Protocol
+from tilearena.vendor import CUBLASLT
 
 
 def repeat_row(name: str, first: Recording, second: Recording) -> list[str]:
-    """The best template's time in the repeat over that in the first, launch counts, and the anchors at the start."""
+    """The best template's time in the repeat over that in the first; the anchors', the clock's, and launch counts."""
     time_ns, again_ns = first.table.time_ns, second.table.time_ns
     best = np.argmin(time_ns, axis=1)[:, None]
     ratio = _ratios(np.take_along_axis(time_ns, best, 1)[:, 0], np.take_along_axis(again_ns, best, 1)[:, 0])
     off = np.quantile(np.abs(ratio - 1), [0.5, 0.95])
-    launches = [recording.rows["launches"].to_numpy().reshape(len(time_ns), -1) for recording in (first, second)]
-    other = (launches[0] != launches[1])[:, : time_ns.shape[1]].any(axis=1).mean()
     anchors = [np.array(recording.header.anchors[0].start_ns, dtype=np.float64) for recording in (first, second)]
+    clocks = [recording.header.clock for recording in (first, second)]
+    empty = [f"{clock.empty_launch_ns / 1e3:.2f}" if clock else "?" for clock in clocks]
+    launches, again = (_launches(recording)[:, : time_ns.shape[1]].max(axis=1) for recording in (first, second))
     return [
         name,
         *(f"{value:.1%}" for value in off),
         f"{_mean(ratio) - 1:+.1%}",
         f"{_mean(_ratios(*anchors)) - 1:+.1%}",
-        f"{other:.1%}",
+        f"{' / '.join(empty)} us",
+        f"{(again > launches).mean():.1%} / {(again < launches).mean():.1%}",
     ]
 
 
 def race_row(name: str, recording: Recording) -> list[str]:
-    """Templates that were spared the final, second finals, and samples of the best template that are too short."""
+    """Templates that were spared the final, second finals, and samples that are shorter than the protocol asks for."""
     protocol, count = recording.header.protocol, len(recording.templates)
-    elapsed_ns = _grid(recording)
-    screens = np.array(recording.header.screens[:count])
-    fresh = np.vectorize(len)(elapsed_ns) - screens
-    spared = (fresh == 0).sum(axis=1).mean()
-    cells = [name, f"{spared:.1f} of {count}", str(int((fresh > protocol.rounds).any(axis=1).sum()))]
-    if protocol.name == "cold":
-        return [*cells, "-", "-"]
+    samples, launches = _samples(recording), _launches(recording)
+    fresh = np.vectorize(len)(samples[:, :count]) - np.array(recording.header.screens[:count])
+    spared, seconds = (fresh == 0).sum(axis=1).mean(), (fresh > protocol.rounds).any(axis=1).sum()
+    cells = [name, f"{spared:.1f} of {count}", str(int(seconds))]
+    ids = [candidate.id for candidate in recording.header.candidates]
     best = np.argmin(recording.table.time_ns, axis=1)
-    launches = recording.rows["launches"].to_numpy().reshape(len(best), -1)[np.arange(len(best)), best]
-    medians = np.array([np.median(row[b]) for row, b in zip(elapsed_ns, best, strict=True)])
-    short = (medians < protocol.hot_fill_ns) & (launches < protocol.hot_max_launches)
-    shortest = min(compress(medians, short), default=None)
-    return [*cells, f"{short.mean():.1%}", "-" if shortest is None else f"{shortest / 1e3:.1f} us"]
+    vendor = np.full(len(best), ids.index(CUBLASLT)) if CUBLASLT in ids else None
+    return [*cells, *(_short(protocol, samples, launches, which) for which in (best, vendor))]
 
 
-def _grid(recording: Recording) -> npt.NDArray[np.object_]:
-    """Samples [problems, templates], in ns."""
-    samples = recording.rows["elapsed_ns"].to_pylist()
+def _short(
+    protocol: Protocol, samples: npt.NDArray[np.object_], launches: Ints, which: npt.NDArray[np.intp] | None
+) -> str:
+    """Share of the samples of a candidate of each problem that are too short, and the shortest of them."""
+    if protocol.name == "cold" or which is None:
+        return "-"
+    count, short = 0, []
+    for p, candidate in enumerate(which):
+        count += len(samples[p, candidate])
+        if launches[p, candidate] < protocol.hot_max_launches:
+            short += [time_ns for time_ns in samples[p, candidate] if time_ns < protocol.hot_fill_ns]
+    shortest = f", {min(short) / 1e3:.1f} us" if short else ""
+    return f"{len(short) / count:.1%}{shortest}"
+
+
+def _launches(recording: Recording) -> Ints:
+    """In one sample [problems, candidates]."""
     width = len(recording.header.candidates)
-    grid = np.empty(len(samples), dtype=object)
-    grid[:] = samples
-    return grid.reshape(-1, width)[:, : len(recording.templates)]
+    return np.asarray(recording.rows["launches"].to_numpy(), dtype=np.int64).reshape(-1, width)
+
+
+def _samples(recording: Recording) -> npt.NDArray[np.object_]:
+    """Arrays in ns [problems, candidates]."""
+    width = len(recording.header.candidates)
+    found = np.empty(len(recording.rows), dtype=object)
+    found[:] = [np.array(samples, dtype=np.int64) for samples in recording.rows["elapsed_ns"].to_pylist()]
+    return found.reshape(-1, width)
 
 
 def _ratios(before: Floats, after: Floats) -> Floats:

@@ -11,18 +11,20 @@ ANCHORS = anchor_problems("s8", None)[:4]
 
 
 @pytest.fixture
-def session():
+def short_session():
     """The first 12 problems of quick, s8, cold."""
     return whole_session("quick", 12)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def small_batches(monkeypatch):
+    """Batches are of three problems."""
     monkeypatch.setattr(measure, "BATCH_PROBLEMS", 3)
 
 
 @pytest.fixture
-def path(tmp_path):
+def recording_path(tmp_path):
+    """Where a session is to be recorded."""
     return tmp_path / "r.parquet"
 
 

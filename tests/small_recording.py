@@ -38,7 +38,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def header():
+def small_header():
+    """Of `ROWS`: hot, 4 rounds."""
     golden = dataset.read(GOLDEN).header
     few = (*golden.candidates[:2], golden.candidates[9])
     hot = golden.protocol.model_copy(update={"name": "hot", "rounds": 4, "screen_rounds": 0, "reference_rounds": 4})
@@ -46,9 +47,10 @@ def header():
 
 
 @pytest.fixture
-def path(tmp_path, header):
+def small_path(tmp_path, small_header):
+    """Where the recording of `ROWS` lies."""
     path = tmp_path / "recording.parquet"
-    dataset.write(path, header, dataset.rows_from(ROWS))
+    dataset.write(path, small_header, dataset.rows_from(ROWS))
     return path
 
 

@@ -158,6 +158,9 @@ class StandInTrial(Trial):
             time.sleep(FOREVER_S)
         elif kind in ("fault", "next_fault"):
             raise DeviceFailedError(f"the GPU failed at {m}x{n}x{k}: an illegal memory access was encountered")
+        elif kind.startswith("once ") and not Path(kind.removeprefix("once ")).exists():
+            Path(kind.removeprefix("once ")).touch()
+            raise DeviceFailedError(f"the GPU failed at {m}x{n}x{k}: a bit flipped")
         elif kind == "wrong":
             return Failure(Status.WRONG_RESULT, f"row {candidate} of the output is wrong")
         elif kind == "no_memory":
@@ -177,15 +180,16 @@ class StandInRunner:
     Args:
         device: what it says that it is.
         dtype: of the templates.
-        problem_s: how long ``begin`` takes.
+        problem_s: how long `StandInTrial.begin` takes.
         noise: standard deviation of a sample.
         seed: of the noise.
         vendor: time of the candidate ``cublaslt`` over the best template's; not a candidate if None.
         launches: in one sample of the hot protocol.
-        faults: planted ones. In ``begin``: "die" (signal 9), "abort" (signal 6), "hang", "fault" (DeviceFailedError),
-            "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone), "bug" (ValueError),
-            "next_fault" (DeviceFailedError, and already in another problem's first ``collect`` after this one's proof
-            was asked for). In ``collect``: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake"
+        faults: planted ones. In `StandInTrial.begin`: "die" (signal 9), "abort" (signal 6), "hang", "fault"
+            (DeviceFailedError), "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone),
+            "bug" (ValueError), "once FILE" (DeviceFailedError, where FILE does not exist, and makes it), "next_fault"
+            (DeviceFailedError, and already in another problem's first ``collect`` after this one's proof was asked
+            for). In `StandInTrial.collect`: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake"
             (it counts one), "late_overload" (OverloadedError).
     """
 

@@ -16,7 +16,7 @@ PROTOCOL = Protocol(name="cold", rounds=4, seed=1)
 CANDIDATES = tuple(range(10))
 
 
-def problems(count):
+def first_problems(count):
     return tuple(Problem(dtype="s8", m=64 * (i + 1), n=1024, k=512) for i in range(count))
 
 

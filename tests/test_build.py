@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fake_nvcc
 import pytest
 
 from tilearena import build, toolchain
@@ -14,7 +13,6 @@ from tilearena.build import BuildFailure
 from tilearena.errors import BuildError
 from tilearena.spec import load_space
 
-nvcc = fake_nvcc.nvcc
 SPACE = load_space("paper9")
 S8 = SPACE.templates("s8")
 

@@ -23,11 +23,6 @@ COUNTS = ("n_problems", "n_failed", "n_unmeasured", "n_no_default", "n_vendor")
 CLAIMS = (*COUNTS, *(f"{name}{end}" for name in FIGURES for end in ("", "_lo", "_hi") if name not in NOT_RECOMPUTED))
 
 
-@pytest.fixture
-def written(arena):
-    return arena.submit("gbdt", 0.01, [arena.key("lowbit-random", "s8"), arena.key("lowbit-random", "s4")])
-
-
 def change(path: Path, result: int, *keys: str, to: Any) -> Any:
     """Set one value of a result in the JSON; returns what it was."""
     raw = json.loads(path.read_text())

@@ -29,13 +29,31 @@ def test_trouble_while_nothing_runs_blames_nothing():
     assert case.suspect is None
 
 
-def test_kill_during_the_warm_up_says_nothing_of_its_problem_but_a_fault_there_does():
-    case = _case(Trying(problem=1, warm_up=True))
-    assert case.blame(KILL) is None
-    assert case.suspect is None
-    case.at = Trying(problem=1, warm_up=True)
-    assert case.blame(INSIDE) is None
-    assert case.suspect == 1
+def _suspects(case, trouble, times):
+    found = []
+    for _ in range(times):
+        case.at = Trying(problem=1, warm_up=True)
+        assert case.blame(trouble) is None
+        found.append(case.suspect)
+    return found
+
+
+def test_kills_during_the_warm_up_make_its_problem_suspect_when_they_come_again_and_again():
+    case = _case()
+    assert _suspects(case, KILL, 3) == [None, None, 1]
+    case.acquit()
+    assert _suspects(case, KILL, 3) == [None, None, 1]
+    assert _suspects(_case(), INSIDE, 1) == [1]
+
+
+def test_problem_that_was_examined_goes_alone_and_the_others_up_to_it():
+    problems = tuple(Problem(dtype="s8", m=m, n=128, k=128) for m in range(1, 7))
+    case = Case(problems, ((0,),) * 6)
+    assert [case.run_from(i) for i in range(6)] == [6] * 6
+    case.suspect = 2
+    case.acquit()
+    case.failed[4][0] = "an illegal address"
+    assert [case.run_from(i) for i in range(6)] == [2, 2, 3, 4, 5, 6]
 
 
 def test_candidate_that_fails_alone_is_to_blame_at_once():

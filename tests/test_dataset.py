@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import small_recording
 from small_recording import GOLDEN, ROWS, batch, failed, ok, refusal
 
 from tilearena import dataset
@@ -13,8 +12,6 @@ from tilearena.dataset import Recording
 from tilearena.records import Measurement, Status
 from tilearena.rows import content_fingerprint, median_time_ns
 
-header = small_recording.header
-path = small_recording.path
 OLD = Path(__file__).with_name("golden") / "recording-v1.parquet"
 
 
@@ -62,21 +59,21 @@ def test_golden_recording_of_version_2_reads_with_its_values():
     assert recording.task.templates[header.default].id == "s8_128x256x64_w64x64x64_i16x8x32_st3"
 
 
-def test_recording_round_trip_keeps_samples_failures_and_header(path, header):
-    recording = dataset.read(path)
+def test_recording_round_trip_keeps_samples_failures_and_header(small_path, small_header):
+    recording = dataset.read(small_path)
     assert [Measurement.model_validate(row) for row in recording.rows.to_pylist()] == ROWS
-    assert recording.header.model_copy(update={"fingerprint": header.fingerprint}) == header
-    raw = header.model_dump(mode="json")
+    assert recording.header.model_copy(update={"fingerprint": small_header.fingerprint}) == small_header
+    raw = small_header.model_dump(mode="json")
     assert recording.header.fingerprint == content_fingerprint(raw, dataset.rows_from(ROWS))
-    assert recording.header.fingerprint != header.fingerprint
+    assert recording.header.fingerprint != small_header.fingerprint
 
 
-def test_recording_problems_are_in_order_of_appearance(path):
-    assert dataset.read(path).table.problems.tolist() == [[7, 8, 16], [2, 8, 16]]
+def test_recording_problems_are_in_order_of_appearance(small_path):
+    assert dataset.read(small_path).table.problems.tolist() == [[7, 8, 16], [2, 8, 16]]
 
 
-def test_recording_time_is_the_median_of_all_samples_for_one_launch(path):
-    recording = dataset.read(path)
+def test_recording_time_is_the_median_of_all_samples_for_one_launch(small_path):
+    recording = dataset.read(small_path)
     assert recording.column_ns(0).tolist() == [25, 26]  # of 30 10 20 60; of 400 100 200 320 over 10 launches
     assert recording.column_ns(1).tolist() == [np.inf, 60]
     assert recording.column_ns(2).tolist() == [9, 8]
@@ -88,7 +85,7 @@ def of_race(header):
     )
 
 
-def test_recording_time_of_a_contender_is_the_median_of_its_fresh_samples(path, header):
+def test_recording_time_of_a_contender_is_the_median_of_its_fresh_samples(small_path, small_header):
     rows = [
         ok(7, 0, [1, 1, 30, 10, 20, 60]),  # a contender: of 30 10 20 60
         ok(7, 1, [2, 2, 50, 70, 60]),  # the default: of 50 70 60
@@ -97,8 +94,8 @@ def test_recording_time_of_a_contender_is_the_median_of_its_fresh_samples(path, 
         failed(2, 1),
         ok(2, 2, [3, 5, 4]),
     ]
-    dataset.write(path, of_race(header), dataset.rows_from(rows))
-    recording = dataset.read(path)
+    dataset.write(small_path, of_race(small_header), dataset.rows_from(rows))
+    recording = dataset.read(small_path)
     assert recording.header.screens.tolist() == [2, 2, 0]
     assert recording.column_ns(0).tolist() == [25, 30]
     assert recording.column_ns(1).tolist() == [60, np.inf]
@@ -114,31 +111,31 @@ def test_median_of_rows_of_any_lengths_is_each_rows_own():
     assert median_time_ns(dataset.rows_from(rows), screens).tolist() == expected
 
 
-def test_recording_tells_the_card_of_each_problem(path, header):
-    assert dataset.read(path).cards == []
+def test_recording_tells_the_card_of_each_problem(small_path, small_header):
+    assert dataset.read(small_path).cards == []
     batches = (batch(1, "one"), batch(1, "two"))
-    dataset.write(path, header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
-    assert dataset.read(path).cards == ["one", "two"]
+    dataset.write(small_path, small_header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
+    assert dataset.read(small_path).cards == ["one", "two"]
 
 
-def test_wall_time_is_from_first_start_to_last_end_of_each_session(header):
+def test_wall_time_is_from_first_start_to_last_end_of_each_session(small_header):
     batches = (
         batch(1, "one", "a", 100.0, 3.0),
         batch(1, "two", "a", 101.0, 4.0),
         batch(1, "one", "b", 500.0, 0.5),
     )
-    assert header.model_copy(update={"batches": batches}).wall_time_s == 5.5
-    assert header.wall_time_s == 0
+    assert small_header.model_copy(update={"batches": batches}).wall_time_s == 5.5
+    assert small_header.wall_time_s == 0
 
 
-def test_recording_table_leaves_out_the_control(path):
-    recording = dataset.read(path)
+def test_recording_table_leaves_out_the_control(small_path):
+    recording = dataset.read(small_path)
     assert recording.table.time_ns.shape == (2, 2)
     assert [c.origin for c in recording.header.candidates] == ["template", "template", "control"]
 
 
-def test_table_take_keeps_problems_and_times_together(path):
-    part = dataset.read(path).table.take(np.array([1]))
+def test_table_take_keeps_problems_and_times_together(small_path):
+    part = dataset.read(small_path).table.take(np.array([1]))
     assert part.problems.tolist() == [[2, 8, 16]]
     assert part.time_ns[0].tolist() == [26, 60]
 
@@ -177,8 +174,8 @@ def test_fingerprint_tells_samples_of_neighbouring_rows_apart():
     assert digest(left) != digest(right)
 
 
-def test_write_that_fails_leaves_the_old_file_and_no_other(path, header, monkeypatch):
-    before = path.read_bytes()
+def test_write_that_fails_leaves_the_old_file_and_no_other(small_path, small_header, monkeypatch):
+    before = small_path.read_bytes()
 
     def full(table, where, **options):
         Path(where).write_bytes(b"PAR1")
@@ -186,17 +183,17 @@ def test_write_that_fails_leaves_the_old_file_and_no_other(path, header, monkeyp
 
     monkeypatch.setattr(dataset.pq, "write_table", full)
     with pytest.raises(OSError, match="No space left"):
-        dataset.write(path, header, dataset.rows_from(ROWS[:1]))
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-    assert path.read_bytes() == before
+        dataset.write(small_path, small_header, dataset.rows_from(ROWS[:1]))
+    assert [p.name for p in small_path.parent.iterdir()] == [small_path.name]
+    assert small_path.read_bytes() == before
 
 
-def test_path_of_a_recording_says_what_it_is_of(header, tmp_path):
+def test_path_of_a_recording_says_what_it_is_of(small_header, tmp_path):
     folder = tmp_path / "baselines" / "recordings" / "synthetic-device" / "quick"
-    assert dataset.path_for(tmp_path, header) == folder / "gemm.paper9.s8.hot.parquet"
-    assert dataset.path_for(tmp_path, header, repeat=True) == folder / "gemm.paper9.s8.hot.repeat.parquet"
+    assert dataset.path_for(tmp_path, small_header) == folder / "gemm.paper9.s8.hot.parquet"
+    assert dataset.path_for(tmp_path, small_header, repeat=True) == folder / "gemm.paper9.s8.hot.repeat.parquet"
 
 
-def test_rows_do_not_need_every_candidate_of_every_problem(header):
-    recording = Recording(header, dataset.rows_from([ok(1, 1, [8])]))
+def test_rows_do_not_need_every_candidate_of_every_problem(small_header):
+    recording = Recording(small_header, dataset.rows_from([ok(1, 1, [8])]))
     assert np.flatnonzero(np.isfinite(recording.table.time_ns[0])).tolist() == [1]

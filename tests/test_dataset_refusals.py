@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import small_recording
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_recording import GOLDEN, ROWS, batch, ok, refusal, rewrite
@@ -16,15 +15,12 @@ from tilearena.dataset import COLUMNS, METADATA_KEY
 from tilearena.errors import RecordingError
 from tilearena.provenance import Telemetry
 
-header = small_recording.header
-path = small_recording.path
-
 
 @pytest.mark.parametrize("counts", [(1,), (2, 1), (3,)])
-def test_recording_whose_batches_are_of_other_problems_is_refused(path, header, counts):
+def test_recording_whose_batches_are_of_other_problems_is_refused(small_path, small_header, counts):
     batches = tuple(batch(count) for count in counts)
-    dataset.write(path, header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
-    assert f"its batches are of {sum(counts)} problems, but it has 2" in refusal(path)
+    dataset.write(small_path, small_header.model_copy(update={"batches": batches}), dataset.rows_from(ROWS))
+    assert f"its batches are of {sum(counts)} problems, but it has 2" in refusal(small_path)
 
 
 @pytest.mark.parametrize(
@@ -40,23 +36,23 @@ def test_recording_whose_batches_are_of_other_problems_is_refused(path, header, 
         ("telemetry", Telemetry(n_samples=0).model_copy(update={"n_samples": -1})),
     ],
 )
-def test_header_with_a_batch_that_no_card_measures_is_refused(path, header, key, value):
+def test_header_with_a_batch_that_no_card_measures_is_refused(small_path, small_header, key, value):
     impossible = batch(2).model_copy(update={key: value})
-    dataset.write(path, header.model_copy(update={"batches": (impossible,)}), dataset.rows_from(ROWS))
-    assert f"header key 'batches.0.{key}" in refusal(path)
+    dataset.write(small_path, small_header.model_copy(update={"batches": (impossible,)}), dataset.rows_from(ROWS))
+    assert f"header key 'batches.0.{key}" in refusal(small_path)
 
 
-def test_two_candidates_with_one_id_are_refused(path, header):
-    first, second = header.candidates[:2]
-    twins = (first, second.model_copy(update={"id": first.id}), *header.candidates[2:])
-    dataset.write(path, header.model_copy(update={"candidates": twins}), dataset.rows_from(ROWS))
-    assert "two of its candidates have the same id" in refusal(path)
+def test_two_candidates_with_one_id_are_refused(small_path, small_header):
+    first, second = small_header.candidates[:2]
+    twins = (first, second.model_copy(update={"id": first.id}), *small_header.candidates[2:])
+    dataset.write(small_path, small_header.model_copy(update={"candidates": twins}), dataset.rows_from(ROWS))
+    assert "two of its candidates have the same id" in refusal(small_path)
 
 
 @pytest.mark.parametrize("change", [{"default": 0}, {"noise_floor": 0.5}, {"started_at": "2020-01-01"}])
-def test_recording_whose_header_was_changed_is_refused(path, change):
-    rewrite(path, fingerprint=dataset.read(path).header.fingerprint, **change)
-    assert "does not match its fingerprint" in refusal(path)
+def test_recording_whose_header_was_changed_is_refused(small_path, change):
+    rewrite(small_path, fingerprint=dataset.read(small_path).header.fingerprint, **change)
+    assert "does not match its fingerprint" in refusal(small_path)
 
 
 def test_missing_recording_is_refused(tmp_path):
@@ -97,15 +93,15 @@ def test_random_bytes_are_refused(tmp_path, data, framed):
     assert "not a readable Parquet file" in refusal(path)
 
 
-def test_recording_without_a_header_is_refused(path):
-    pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
-    assert "no tilearena header" in refusal(path)
+def test_recording_without_a_header_is_refused(small_path):
+    pq.write_table(pq.read_table(small_path).replace_schema_metadata(None), small_path)
+    assert "no tilearena header" in refusal(small_path)
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"null", b"3", b"\xff\xfe", b"", b"[" * 100_000])
-def test_recording_with_a_header_that_is_no_json_object_is_refused(path, text):
-    pq.write_table(pq.read_table(path).replace_schema_metadata({METADATA_KEY: text}), path)
-    assert "not a JSON object" in refusal(path)
+def test_recording_with_a_header_that_is_no_json_object_is_refused(small_path, text):
+    pq.write_table(pq.read_table(small_path).replace_schema_metadata({METADATA_KEY: text}), small_path)
+    assert "not a JSON object" in refusal(small_path)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +114,16 @@ def test_recording_with_a_header_that_is_no_json_object_is_refused(path, text):
         ("1", "record it again"),
     ],
 )
-def test_recording_of_another_schema_version_is_refused_with_advice(path, version, advice):
-    rewrite(path, schema_version=version)
-    message = refusal(path)
+def test_recording_of_another_schema_version_is_refused_with_advice(small_path, version, advice):
+    rewrite(small_path, schema_version=version)
+    message = refusal(small_path)
     assert f"schema version {version!r}, this tilearena reads 2" in message
     assert advice in message
 
 
-def test_recording_without_a_schema_version_is_refused(path):
-    rewrite(path, without=["schema_version"])
-    assert "schema version None" in refusal(path)
+def test_recording_without_a_schema_version_is_refused(small_path):
+    rewrite(small_path, without=["schema_version"])
+    assert "schema version None" in refusal(small_path)
 
 
 @pytest.mark.parametrize(
@@ -139,39 +135,39 @@ def test_recording_without_a_schema_version_is_refused(path):
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_recording_with_a_wrong_header_key_names_it(path, change, key):
-    rewrite(path, **change)
-    assert f"header key '{key}'" in refusal(path)
+def test_recording_with_a_wrong_header_key_names_it(small_path, change, key):
+    rewrite(small_path, **change)
+    assert f"header key '{key}'" in refusal(small_path)
 
 
-def test_recording_with_other_columns_is_refused(path):
-    rewrite(path, rows=pq.read_table(path).drop_columns(["reason"]))
-    assert "columns are" in refusal(path)
-    rewrite(path, rows=pa.table({"m": [1]}))
-    assert "columns are ['m'], expected" in refusal(path)
+def test_recording_with_other_columns_is_refused(small_path):
+    rewrite(small_path, rows=pq.read_table(small_path).drop_columns(["reason"]))
+    assert "columns are" in refusal(small_path)
+    rewrite(small_path, rows=pa.table({"m": [1]}))
+    assert "columns are ['m'], expected" in refusal(small_path)
 
 
 @pytest.mark.parametrize("text", [b"elapsed_ns", b"row 3 of the"])
-def test_recording_with_text_that_is_no_utf8_is_refused(path, text):
-    path.write_bytes(path.read_bytes().replace(text, b"\xee" + text[1:]))
-    assert "not a readable Parquet file" in refusal(path)
+def test_recording_with_text_that_is_no_utf8_is_refused(small_path, text):
+    small_path.write_bytes(small_path.read_bytes().replace(text, b"\xee" + text[1:]))
+    assert "not a readable Parquet file" in refusal(small_path)
 
 
-def test_recording_whose_rows_were_changed_is_refused(path, header):
-    rewrite(path, rows=dataset.rows_from(ROWS[:3]), fingerprint=dataset.read(path).header.fingerprint)
-    assert "does not match its fingerprint" in refusal(path)
+def test_recording_whose_rows_were_changed_is_refused(small_path, small_header):
+    rewrite(small_path, rows=dataset.rows_from(ROWS[:3]), fingerprint=dataset.read(small_path).header.fingerprint)
+    assert "does not match its fingerprint" in refusal(small_path)
 
 
 @pytest.mark.parametrize("candidate", [-1, 3])
-def test_recording_with_a_candidate_out_of_range_is_refused(path, candidate):
-    rewrite(path, rows=dataset.rows_from([ok(1, candidate, [5])]))
-    assert "a candidate that the header does not list" in refusal(path)
+def test_recording_with_a_candidate_out_of_range_is_refused(small_path, candidate):
+    rewrite(small_path, rows=dataset.rows_from([ok(1, candidate, [5])]))
+    assert "a candidate that the header does not list" in refusal(small_path)
 
 
 @pytest.mark.parametrize("change", [{"status": "ok"}, {"elapsed_ns": [1]}])
-def test_recording_with_a_status_that_contradicts_its_samples_is_refused(path, change):
-    rewrite(path, rows=changed_rows(1, change))
-    assert "row 1 has a status that contradicts its samples" in refusal(path)
+def test_recording_with_a_status_that_contradicts_its_samples_is_refused(small_path, change):
+    rewrite(small_path, rows=changed_rows(1, change))
+    assert "row 1 has a status that contradicts its samples" in refusal(small_path)
 
 
 def changed_rows(row, change):
@@ -196,32 +192,32 @@ def changed_rows(row, change):
         (4, {"m": 3}, "exactly one row for each candidate"),
     ],
 )
-def test_recording_with_rows_that_no_measurement_gives_is_refused(path, row, change, said):
-    rewrite(path, rows=changed_rows(row, change))
-    assert said in refusal(path)
+def test_recording_with_rows_that_no_measurement_gives_is_refused(small_path, row, change, said):
+    rewrite(small_path, rows=changed_rows(row, change))
+    assert said in refusal(small_path)
 
 
-def test_recording_that_lacks_a_row_is_refused(path):
-    rewrite(path, rows=dataset.rows_from(ROWS[:-1]))
-    assert "exactly one row for each candidate" in refusal(path)
+def test_recording_that_lacks_a_row_is_refused(small_path):
+    rewrite(small_path, rows=dataset.rows_from(ROWS[:-1]))
+    assert "exactly one row for each candidate" in refusal(small_path)
 
 
 @pytest.mark.parametrize("column", COLUMNS.names)
-def test_recording_with_an_empty_cell_is_refused(path, column):
+def test_recording_with_an_empty_cell_is_refused(small_path, column):
     row = ok(1, 0, [5]).model_dump(mode="json") | {column: None}
-    rewrite(path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
-    assert f"column {column} has empty cells" in refusal(path)
+    rewrite(small_path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
+    assert f"column {column} has empty cells" in refusal(small_path)
 
 
-def test_recording_with_an_empty_sample_is_refused(path):
+def test_recording_with_an_empty_sample_is_refused(small_path):
     row = ok(1, 0, [5]).model_dump(mode="json") | {"elapsed_ns": [5, None]}
-    rewrite(path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
-    assert "column elapsed_ns has empty cells" in refusal(path)
+    rewrite(small_path, rows=pa.Table.from_pylist([row], schema=COLUMNS), fingerprint="0" * 16)
+    assert "column elapsed_ns has empty cells" in refusal(small_path)
 
 
-def test_recording_without_rows_is_refused(path):
-    rewrite(path, rows=dataset.rows_from([]))
-    assert "holds no rows" in refusal(path)
+def test_recording_without_rows_is_refused(small_path):
+    rewrite(small_path, rows=dataset.rows_from([]))
+    assert "holds no rows" in refusal(small_path)
 
 
 @pytest.mark.parametrize(
@@ -236,23 +232,23 @@ def test_recording_without_rows_is_refused(path):
         ({"schema_version": [["x" * 99] * 99]}, "schema version [['xxx"),
     ],
 )
-def test_recording_whose_header_contradicts_itself_is_refused(path, change, said):
-    rewrite(path, **change)
-    assert said in (message := refusal(path))
-    assert len(message) < len(str(path)) + 200
+def test_recording_whose_header_contradicts_itself_is_refused(small_path, change, said):
+    rewrite(small_path, **change)
+    assert said in (message := refusal(small_path))
+    assert len(message) < len(str(small_path)) + 200
 
 
-def test_recording_whose_templates_do_not_come_first_is_refused(path):
-    raw = json.loads(pq.read_table(path).schema.metadata[METADATA_KEY])
-    rewrite(path, candidates=raw["candidates"][::-1])
-    assert "a template comes after a control" in refusal(path)
-    rewrite(path, candidates=[c | {"template": None} for c in raw["candidates"]])
-    assert "candidate 0 is no template of s8" in refusal(path)
+def test_recording_whose_templates_do_not_come_first_is_refused(small_path):
+    raw = json.loads(pq.read_table(small_path).schema.metadata[METADATA_KEY])
+    rewrite(small_path, candidates=raw["candidates"][::-1])
+    assert "a template comes after a control" in refusal(small_path)
+    rewrite(small_path, candidates=[c | {"template": None} for c in raw["candidates"]])
+    assert "candidate 0 is no template of s8" in refusal(small_path)
 
 
-def test_recording_with_more_values_than_memory_may_hold_is_refused_unread(path, monkeypatch):
+def test_recording_with_more_values_than_memory_may_hold_is_refused_unread(small_path, monkeypatch):
     monkeypatch.setattr(dataset, "MAX_VALUES", 7 * len(ROWS))
-    assert "holds more than 42 values; record fewer problems" in refusal(path)
+    assert "holds more than 42 values; record fewer problems" in refusal(small_path)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", ".hidden", "x" * 65, "a\n"])

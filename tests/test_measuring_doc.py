@@ -151,15 +151,15 @@ def profiler(result: dict[str, Any]) -> str:
     ]
     head = ("method", "rows", "s", "rows a second", "same best", "best in first two", "mean regret", "largest")
     lines = [f"{where(result)} {result['n_problems']} problems, twice.", "", *table(head, body), ""]
-    return "\n".join(lines + table(("by the first pass", "", *head[4:]), short_and_long(result["rows"])))
+    return "\n".join(lines + table(("by our cold time", "", *head[4:]), short_and_long(result["rows"])))
 
 
 def short_and_long(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Of the problems whose fastest template takes less than 30 us, and of the others."""
-    found = []
+    """Of the problems whose fastest template takes less than 30 us by our cold first pass, and of the others."""
+    found, ours = [], next(row for row in rows if row["method"] == "tilearena cold")
+    short = np.nanmin(np.array(ours["time_ns"][0], dtype=np.float64), axis=1) < SHORT_NS
     for row in rows:
         first, second = (np.array(time_ns, dtype=np.float64) for time_ns in row["time_ns"])
-        short = np.nanmin(first, axis=1) < SHORT_NS
         for name, which in ((f"below {SHORT_NS / 1e3:.0f} us", short), ("others", ~short)):
             figures = repeated(*(np.nan_to_num(time_ns[which], nan=np.inf) for time_ns in (first, second)))
             shares = [f"{figures[key]:.1%}" for key in ("top1", "top2")]
@@ -210,10 +210,14 @@ def test_page_on_clusters_has_the_overhead_that_was_measured() -> None:
     result = json.loads((DOCS / "measuring" / "cluster.json").read_text())
     seconds = {name: sum(run["seconds"] for run in result[name]) for name in ("plain", "cluster")}
     assert result["overhead"] == pytest.approx(seconds["cluster"] / seconds["plain"] - 1, abs=1e-4)
-    text = (DOCS / "clusters.md").read_text()
+    text = " ".join((DOCS / "clusters.md").read_text().split())
     assert f"it was {100 * result['overhead']:.1f} % over" in text
     assert len(result["plain"]) == len(result["cluster"]) == 3
     assert f"{result['problems']:,} problems each way" in text
+    pairs = [c["seconds"] / p["seconds"] - 1 for p, c in zip(result["plain"], result["cluster"], strict=True)]
+    assert f"({100 * min(pairs):.1f} to {100 * max(pairs):.1f} % in one pair" in text
+    plain = [run["seconds"] for run in result["plain"]]
+    assert f"differ by {100 * (max(plain) / min(plain) - 1):.1f} %" in text
 
 
 ABOUT = {
@@ -252,16 +256,16 @@ def test_dram_table_has_ratios() -> None:
 
 
 def test_profiler_table_has_speed_and_repeatability() -> None:
-    speed = {"method": "cutlass_profiler", "rows": 2_700, "seconds": 162.0, "rows_per_s": 16.7}
+    speed = {"method": "tilearena cold", "rows": 2_700, "seconds": 162.0, "rows_per_s": 16.7}
     figures = {"top1": 0.68, "top2": 0.9, "regret_mean": 0.0451, "regret_max": 0.6}
     # the first problem is short, and its second pass prefers the other template; the last one has a failed template
     passes = [[[20e3, 30e3, 50e3], [30e3, 40e3, 50e3], [90e3, None, 80e3]]]
     passes += [[[30e3, 20e3, 50e3], [30e3, 40e3, 50e3], [88e3, None, 80e3]]]
     lines = profiler(ABOUT | {"n_problems": 150, "rows": [speed | figures | {"time_ns": passes}]}).splitlines()
-    assert lines[4] == "| cutlass_profiler | 2700 | 162.0 | 17 | 68.0% | 90.0% | 4.510% | 60.0% |"
+    assert lines[4] == "| tilearena cold | 2700 | 162.0 | 17 | 68.0% | 90.0% | 4.510% | 60.0% |"
     assert lines[-2:] == [
-        "| cutlass_profiler | 1 below 30 us | 0.0% | 100.0% | 50.000% | 50.0% |",
-        "| cutlass_profiler | 2 others | 100.0% | 100.0% | 0.000% | 0.0% |",
+        "| tilearena cold | 1 below 30 us | 0.0% | 100.0% | 50.000% | 50.0% |",
+        "| tilearena cold | 2 others | 100.0% | 100.0% | 0.000% | 0.0% |",
     ]
 
 

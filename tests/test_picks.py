@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import submitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submitted import refused
@@ -15,8 +14,6 @@ from submitted import refused
 from tilearena.errors import SubmissionError
 from tilearena.picks import COLUMNS, padded, picks_fingerprint, read_picks, write_picks
 from tilearena.submission import MAX_BYTES
-
-written = submitted.written
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])

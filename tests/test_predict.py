@@ -3,7 +3,6 @@
 import os
 from dataclasses import replace
 
-import faking
 import numpy as np
 import pytest
 from faking import FOLDS, PLUGIN, TABLE, assert_failed, run
@@ -17,11 +16,9 @@ from tilearena.predict_child import write_job
 from tilearena.score import constant_pick
 from tilearena.splits import Fold, plan
 
-install = faking.install
 
-
-def test_cross_fit_ranks_every_test_row_by_cost(install):
-    install(PLUGIN.format(body="return problems[:, :1] % 7 * np.arange(T)[::-1] + 0.0 * np.ones((P, T))"))
+def test_cross_fit_ranks_every_test_row_by_cost(install_fake):
+    install_fake(PLUGIN.format(body="return problems[:, :1] % 7 * np.arange(T)[::-1] + 0.0 * np.ones((P, T))"))
     prediction = run()
     assert (prediction.name, prediction.version, prediction.status, prediction.reason) == ("fake", "7", "ok", "")
     descending = TABLE.problems[:, 0] % 7 > 0
@@ -34,12 +31,12 @@ def test_cross_fit_ranks_every_test_row_by_cost(install):
     assert 0 < prediction.predict_us < 1e5
 
 
-def test_predict_us_is_the_time_per_problem(install):
-    install(PLUGIN.format(body="time.sleep(0.05 * P / 12)\n        return np.zeros((P, T))"))
+def test_predict_us_is_the_time_per_problem(install_fake):
+    install_fake(PLUGIN.format(body="time.sleep(0.05 * P / 12)\n        return np.zeros((P, T))"))
     assert run().predict_us == pytest.approx(0.05e6 / 12, rel=0.5)
 
 
-def test_child_gets_training_times_only(install, monkeypatch):
+def test_child_gets_training_times_only(install_fake, monkeypatch):
     written = []
 
     def noting(folder, job):
@@ -49,7 +46,7 @@ def test_child_gets_training_times_only(install, monkeypatch):
             written.append(dict(stored.items()))
 
     monkeypatch.setattr(predict, "write_job", noting)
-    install(PLUGIN.format(body="assert 'TILEARENA_ROOT' not in os.environ\n        return np.zeros((P, T))"))
+    install_fake(PLUGIN.format(body="assert 'TILEARENA_ROOT' not in os.environ\n        return np.zeros((P, T))"))
     assert run().reason == ""
     assert len(written) == len(FOLDS) == 5
     for job, fold in zip(written, FOLDS, strict=True):
@@ -61,17 +58,17 @@ def test_child_gets_training_times_only(install, monkeypatch):
         assert not np.isin(tested[np.isfinite(tested)], job["time_ns"]).any()
 
 
-def test_plugin_that_remembers_other_folds_gains_nothing(install):
+def test_plugin_that_remembers_other_folds_gains_nothing(install_fake):
     source = PLUGIN.format(
         body="return np.array([MEMO.get(tuple(p), np.zeros(T)) for p in problems.tolist()])"
     ).replace("self.train = train", "MEMO.update(zip(map(tuple, train.problems.tolist()), train.time_ns))")
-    install(source.replace("class Plugin:", "MEMO = {}\n\nclass Plugin:"))
+    install_fake(source.replace("class Plugin:", "MEMO = {}\n\nclass Plugin:"))
     prediction = run()
     assert prediction.reason == ""
     assert (prediction.picks == np.arange(8)).all()  # it knew no tested problem
 
 
-def test_plugin_that_reads_every_file_in_reach_finds_no_times(install):
+def test_plugin_that_reads_every_file_in_reach_finds_no_times(install_fake):
     body = """
         from pathlib import Path
         needle, read = self.train.time_ns[0].tobytes(), []
@@ -82,26 +79,26 @@ def test_plugin_that_reads_every_file_in_reach_finds_no_times(install):
                     assert needle not in path.read_bytes(), path
         assert "version.json" in read and "job.json" not in read, read
         return np.zeros((P, T))"""
-    install(PLUGIN.format(body=body).replace("import os, sys,", "import os, sys, tempfile,"))
+    install_fake(PLUGIN.format(body=body).replace("import os, sys,", "import os, sys, tempfile,"))
     assert run().reason == ""
 
 
-def test_each_fold_gets_a_fresh_instance_and_the_seed(install):
+def test_each_fold_gets_a_fresh_instance_and_the_seed(install_fake):
     source = PLUGIN.format(body="return np.tile(np.roll(np.arange(T), self.seed), (P, 1))").replace(
         "self.train = train", "assert not hasattr(self, 'seed'); self.seed = seed"
     )
-    install(source)
+    install_fake(source)
     prediction = cross_fit("fake", FOLDS, TABLE, seed=3)
     assert prediction.reason == ""
     assert (prediction.picks[:, 0] == 3).all()
 
 
-def test_rows_that_are_not_finite_have_no_pick(install):
+def test_rows_that_are_not_finite_have_no_pick(install_fake):
     body = """
         costs = np.zeros((P, T)); bad = problems[:, 0] % 2 == 1
         costs[bad, 3] = np.where(problems[bad, 0] % 4 == 1, np.nan, np.inf)
         return costs"""
-    install(PLUGIN.format(body=body))
+    install_fake(PLUGIN.format(body=body))
     prediction = run()
     odd = TABLE.problems[:, 0] % 2 == 1
     assert prediction.status == "ok"
@@ -109,26 +106,26 @@ def test_rows_that_are_not_finite_have_no_pick(install):
     assert (prediction.picks[~odd] == np.arange(8)).all()
 
 
-def test_predict_us_is_the_median_over_folds(install):
+def test_predict_us_is_the_median_over_folds(install_fake):
     slow = FOLDS[3].train.problems[0].tolist()
     source = PLUGIN.format(body="time.sleep(self.pause)\n        return np.zeros((P, T))").replace(
         "self.train = train", f"self.pause = 0.5 if train.problems[0].tolist() == {slow} else 0.012"
     )
-    install(source)
+    install_fake(source)
     assert [fold.train.problems[0].tolist() == slow for fold in FOLDS].count(True) == 1
     assert run().predict_us == pytest.approx(1e3, rel=0.5)
 
 
-def test_declined_carries_the_reason(install):
-    install(PLUGIN.format(body="raise Declined('only s4 is served')"))
+def test_declined_carries_the_reason(install_fake):
+    install_fake(PLUGIN.format(body="raise Declined('only s4 is served')"))
     prediction = run()
     assert (prediction.status, prediction.reason) == ("declined", "'fake' declined: only s4 is served")
     assert (prediction.picks == -1).all()
 
 
-def test_only_the_oracle_gets_the_measured_times(install):
+def test_only_the_oracle_gets_the_measured_times(install_fake):
     source = PLUGIN.format(body="return np.zeros((P, T))").replace('version = "7"', 'version = "7"; privileged = True')
-    install(source, group="tilearena.baselines")
+    install_fake(source, group="tilearena.baselines")
     assert_failed(run(), "predictor 'fake' asks for the measured times, which only the oracle gets")
     oracle = cross_fit("oracle", FOLDS, TABLE)
     assert (oracle.picks[:, 0] == TABLE.time_ns.argmin(axis=1)).all()

@@ -2,14 +2,11 @@
 
 import time
 
-import faking
 import numpy as np
 import pytest
 from faking import FOLDS, PLUGIN, assert_failed, run
 
 from tilearena.predict import MAX_ANSWER_BYTES, UNKNOWN_VERSION
-
-install = faking.install
 
 
 @pytest.mark.parametrize(
@@ -37,20 +34,20 @@ install = faking.install
         ),
     ],
 )
-def test_misbehaving_plugin_becomes_a_failed_prediction(install, body, reason):
-    install(PLUGIN.format(body=body))
+def test_misbehaving_plugin_becomes_a_failed_prediction(install_fake, body, reason):
+    install_fake(PLUGIN.format(body=body))
     prediction = run()
     assert_failed(prediction, reason)
     assert prediction.version == "7"
 
 
-def test_time_limit_stops_the_plugin_and_what_it_started(install, tmp_path):
+def test_time_limit_stops_the_plugin_and_what_it_started(install_fake, tmp_path):
     marker = tmp_path / "alive"
     body = f"""
         import subprocess
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3); open({str(marker)!r}, 'w')"])
         time.sleep(1000)"""
-    install(PLUGIN.format(body=body))
+    install_fake(PLUGIN.format(body=body))
     start = time.monotonic()
     assert_failed(run(time_limit_s=2), "predictor 'fake' took longer than 2 s and was stopped")
     assert time.monotonic() - start < 20
@@ -58,34 +55,34 @@ def test_time_limit_stops_the_plugin_and_what_it_started(install, tmp_path):
     assert not marker.exists()
 
 
-def test_time_limit_is_for_all_folds_together(install):
+def test_time_limit_is_for_all_folds_together(install_fake):
     source = PLUGIN.format(body="return np.zeros((P, T))").replace("self.train = train", "time.sleep(1)")
-    install(source)
+    install_fake(source)
     assert_failed(run(time_limit_s=4), "predictor 'fake' took longer than 4 s and was stopped")
 
 
-def test_plugin_that_ignores_signals_and_leaves_threads_behind_is_stopped(install):
+def test_plugin_that_ignores_signals_and_leaves_threads_behind_is_stopped(install_fake):
     body = """
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         threading.Thread(target=time.sleep, args=(1000,)).start()
         return np.zeros((P, T))"""
-    install(PLUGIN.format(body=body))
+    install_fake(PLUGIN.format(body=body))
     assert run().status == "ok"
 
 
-def test_prints_of_a_plugin_do_not_disturb_the_answer(install):
+def test_prints_of_a_plugin_do_not_disturb_the_answer(install_fake):
     body = """
         for stream in (1, 2):
             for _ in range(20): os.write(stream, b"{\\x00}" * (1 << 20))
         print('{"status": "ok"}', flush=True)
         return np.zeros((P, T))"""
-    install(PLUGIN.format(body=body))
+    install_fake(PLUGIN.format(body=body))
     assert (run().picks == np.arange(8)).all()
 
 
 @pytest.mark.parametrize("file", ["answer.json", "costs.npz"])
-def test_damaged_answer_is_a_failure(install, file):
+def test_damaged_answer_is_a_failure(install_fake, file):
     # only a hostile plugin can do this: it replaces what the child writes after it
     body = f"""
         import pathlib, tilearena.predict_child as child
@@ -94,7 +91,7 @@ def test_damaged_answer_is_a_failure(install, file):
             child_exit(code)
         child_exit, os._exit = os._exit, leave
         return np.zeros((P, T))"""
-    install(PLUGIN.format(body=body))
+    install_fake(PLUGIN.format(body=body))
     prediction = run()
     assert prediction.status == "failed"
     assert prediction.reason.startswith("predictor 'fake' left an unreadable answer")
@@ -102,11 +99,11 @@ def test_damaged_answer_is_a_failure(install, file):
     assert (prediction.picks == -1).all()
 
 
-def test_one_failing_fold_fails_the_whole_prediction(install):
+def test_one_failing_fold_fails_the_whole_prediction(install_fake):
     source = PLUGIN.format(body="return np.zeros((P, T))").replace(
         "self.train = train", f"assert train.problems[0].tolist() != {FOLDS[3].train.problems[0].tolist()}"
     )
-    install(source)
+    install_fake(source)
     prediction = run()
     assert prediction.status == "failed"
     assert (prediction.picks == -1).all()
@@ -139,8 +136,8 @@ def test_one_failing_fold_fails_the_whole_prediction(install):
         ),
     ],
 )
-def test_plugin_that_cannot_be_loaded_is_a_failed_prediction(install, source, reason):
-    install(source)
+def test_plugin_that_cannot_be_loaded_is_a_failed_prediction(install_fake, source, reason):
+    install_fake(source)
     prediction = run()
     assert_failed(prediction, reason)
     assert prediction.version == UNKNOWN_VERSION
@@ -153,8 +150,8 @@ def test_plugin_that_cannot_be_loaded_is_a_failed_prediction(install, source, re
         ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})", "its message cannot be shown"),
     ],
 )
-def test_message_of_a_plugin_is_one_printable_line(install, body, message):
-    install(PLUGIN.format(body=body))
+def test_message_of_a_plugin_is_one_printable_line(install_fake, body, message):
+    install_fake(PLUGIN.format(body=body))
     assert run().reason.endswith(f": {message}")
 
 
@@ -166,8 +163,8 @@ def test_message_of_a_plugin_is_one_printable_line(install, body, message):
     ],
     ids=["pipe", "path"],
 )
-def test_version_that_the_plugin_forged_is_unknown(install, body):
-    install(PLUGIN.format(body=body))
+def test_version_that_the_plugin_forged_is_unknown(install_fake, body):
+    install_fake(PLUGIN.format(body=body))
     prediction = run()
     assert (prediction.status, prediction.version) == ("ok", UNKNOWN_VERSION)
 
@@ -181,6 +178,6 @@ def test_version_that_the_plugin_forged_is_unknown(install, body):
     ],
     ids=["huge", "pipe", "negative time"],
 )
-def test_answer_that_the_plugin_forged_is_a_failure(install, answer, why):
-    install(PLUGIN.format(body=f"os.mkfifo('costs.npz'); open('answer.json', 'w').{answer}; os._exit(0)"))
+def test_answer_that_the_plugin_forged_is_a_failure(install_fake, answer, why):
+    install_fake(PLUGIN.format(body=f"os.mkfifo('costs.npz'); open('answer.json', 'w').{answer}; os._exit(0)"))
     assert_failed(run(), f"predictor 'fake' left an unreadable answer ({why})")

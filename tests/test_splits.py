@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scoring import DEVICE, template
 
 from tilearena.dataset import Ints, Table, Task
 from tilearena.errors import RecordingError, SpecError
-from tilearena.records import Device, Template
 from tilearena.splits import (
     groups_for,
     models_split,
@@ -17,27 +17,7 @@ from tilearena.splits import (
     train_spec_for,
 )
 
-DEVICE = Device(
-    slug="test-card",
-    product="Test card",
-    compute_capability=(9, 0),
-    sm_count=4,
-    l2_bytes=1,
-    memory_bytes=1,
-    smem_per_block_bytes=1,
-    smem_per_sm_bytes=1,
-)
-TEMPLATES = tuple(
-    Template(
-        dtype="s8",
-        label=f"small/{stages}",
-        threadblock=(64, 64, 64),
-        warp=(32, 32, 64),
-        instruction=(16, 8, 32),
-        stages=stages,
-    )
-    for stages in (2, 3)
-)
+TEMPLATES = (template(2), template(3))
 TASK = Task("gemm", "s8", None, "test", TEMPLATES, 0, DEVICE, "cold")
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 1 << 20), st.integers(1, 4))

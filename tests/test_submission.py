@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import submitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submitted import refused
@@ -20,7 +19,6 @@ from tilearena.errors import SubmissionError
 from tilearena.manifest import Manifest, Result
 from tilearena.submission import MAX_BYTES, path_for, read
 
-written = submitted.written
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

@@ -2,14 +2,11 @@
 
 import shutil
 
-import fake_nvcc
 import pytest
 from fake_nvcc import FAKE_NVCC
 
 from tilearena import toolchain
 from tilearena.errors import BuildError
-
-nvcc = fake_nvcc.nvcc
 
 
 def test_old_nvcc_on_path_gives_way_to_the_wheels(nvcc, tmp_path, monkeypatch):

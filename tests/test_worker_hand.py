@@ -9,13 +9,8 @@ import time
 
 import pytest
 import standin
-import standin_hand
 from standin import StandInRunner
-from standin_hand import PROTOCOL
-from standin_hand import measure as _measure
-from standin_hand import problems as _problems
-from standin_hand import shape as _shape
-from standin_hand import undisturbed as _undisturbed
+from standin_hand import PROTOCOL, first_problems, measure, shape, undisturbed
 
 from tilearena import worker_hand, worker_link
 from tilearena.errors import DeviceFailedError, Interrupted, MeasureError, NoGpuError
@@ -23,20 +18,19 @@ from tilearena.hands import HandLostError, Order
 from tilearena.worker_hand import WorkerHand
 
 pytestmark = pytest.mark.usefixtures("workers_find_the_standin")
-open_hand = standin_hand.open_hand
 
 
 def test_hand_measures_as_the_runner_in_its_worker_and_counts(open_hand):
     hand, counts = open_hand(card="a1"), []
     assert (hand.device.uuid_sha256, hand.default, hand.versions) == ("a1", 1, {"standin": "1"})
     assert (hand.candidates, hand.clock) == (StandInRunner().candidates, StandInRunner().clock())
-    finished = _measure(hand, _problems(5), done=counts.append)
-    assert finished.rows == _undisturbed(_problems(5))
+    finished = measure(hand, first_problems(5), done=counts.append)
+    assert finished.rows == undisturbed(first_problems(5))
     assert (finished.n_problems, finished.attempts, finished.slowed, counts) == (5, 1, False, [1, 2, 3, 4, 5])
 
 
 def test_order_may_ask_for_other_candidates_of_each_problem(open_hand):
-    problems = _problems(3)
+    problems = first_problems(3)
     order = Order(problems, PROTOCOL, ((9, 1), (), (4,)))
     rows = open_hand().measure(order, threading.Event()).rows
     assert [(row.m, row.candidate) for row in rows] == [(64, 9), (64, 1), (192, 4)]
@@ -76,47 +70,47 @@ class _Killer:
 
 
 def test_worker_killed_at_twenty_random_moments_costs_no_row(open_hand):
-    problems = _problems(120)
+    problems = first_problems(120)
     hand = open_hand(problem_s=0.02)
     killer = _Killer(hand, kills=20, seed=3)
     rows = []
     while len(killer.killed) < 20 or not rows:
-        rows = _measure(hand, problems, done=killer.done).rows
-        assert rows == _undisturbed(problems)
+        rows = measure(hand, problems, done=killer.done).rows
+        assert rows == undisturbed(problems)
     assert len(set(killer.killed)) == 20
 
 
 def test_worker_that_is_stopped_before_a_large_batch_costs_no_row(open_hand):
-    problems = _problems(1500)
+    problems = first_problems(1500)
     hand = open_hand(patience_s=1.0)
     os.kill(hand.worker_pid, signal.SIGSTOP)
     finished = hand.measure(Order(problems, PROTOCOL, ((1,),) * len(problems)), threading.Event())
-    assert finished.rows == _undisturbed(problems, (1,))
+    assert finished.rows == undisturbed(problems, (1,))
 
 
 def test_overloaded_host_loses_the_hand_and_blames_no_candidate(open_hand):
-    problems = _problems(3)
-    hand = open_hand(faults=[("late_overload", _shape(problems[1]), 4)])
+    problems = first_problems(3)
+    hand = open_hand(faults=[("late_overload", shape(problems[1]), 4)])
     with pytest.raises(HandLostError, match=r"^Synthetic device .* is given up: launching took too long$"):
-        _measure(hand, problems)
+        measure(hand, problems)
     assert hand.worker_pid is None
-    rows = _measure(hand, (problems[0], problems[2])).rows
-    assert rows == _undisturbed((problems[0], problems[2]))
+    rows = measure(hand, (problems[0], problems[2])).rows
+    assert rows == undisturbed((problems[0], problems[2]))
 
 
 def test_retakes_of_a_batch_are_counted(open_hand):
-    problems = _problems(4)
-    faults = [("retake", _shape(problems[1]), 4), ("retake", _shape(problems[2]), None), ("wrong", None, 0)]
+    problems = first_problems(4)
+    faults = [("retake", shape(problems[1]), 4), ("retake", shape(problems[2]), None), ("wrong", None, 0)]
     hand = open_hand(faults=faults, warm_up_s=0.05)  # the warm-up's, with problem 2, do not count
-    assert _measure(hand, problems).retakes == 11
-    assert _measure(hand, problems[:1]).retakes == 0
+    assert measure(hand, problems).retakes == 11
+    assert measure(hand, problems[:1]).retakes == 0
 
 
 def test_worker_that_is_killed_between_two_batches_is_started_again(open_hand):
     hand = open_hand()
     before = hand.worker_pid
     os.kill(before, signal.SIGKILL)
-    assert _measure(hand, _problems(3)).rows == _undisturbed(_problems(3))
+    assert measure(hand, first_problems(3)).rows == undisturbed(first_problems(3))
     assert hand.worker_pid not in (None, before)
 
 
@@ -126,16 +120,16 @@ def test_worker_that_is_another_one_when_it_is_started_again_loses_the_hand(open
     hand._opening = standin.opening(**change)
     os.kill(hand.worker_pid, signal.SIGKILL)
     with pytest.raises(HandLostError, match=r"is given up: its card or kernels were exchanged meanwhile$"):
-        _measure(hand, _problems(3))
+        measure(hand, first_problems(3))
     assert hand.worker_pid is None
 
 
 def test_hand_is_lost_when_worker_after_worker_fails(open_hand, monkeypatch, tmp_path):
     monkeypatch.setattr(worker_hand, "TROUBLES", 2)
-    problems = _problems(2)
-    hand = open_hand(once=str(tmp_path / "opened"), faults=[("die", _shape(problems[1]), 0)])
+    problems = first_problems(2)
+    hand = open_hand(once=str(tmp_path / "opened"), faults=[("die", shape(problems[1]), 0)])
     with pytest.raises(HandLostError) as caught:
-        _measure(hand, problems)
+        measure(hand, problems)
     assert str(caught.value) == (
         "Synthetic device (formula, not measured) is given up: its worker failed 3 times without a single time in "
         "between, at last since the worker died (signal 9); run tilearena doctor"
@@ -146,12 +140,12 @@ def test_hand_is_lost_when_worker_after_worker_fails(open_hand, monkeypatch, tmp
 def test_worker_that_cannot_be_ended_loses_the_hand(open_hand, monkeypatch):
     monkeypatch.setattr(worker_link, "KILL_S", 0.2)
     monkeypatch.setattr(worker_link.os, "killpg", lambda *_: None)
-    problems, notices = _problems(3), []
-    hand = open_hand(faults=[("hang", _shape(problems[1]), 3)], patience_s=0.5, notice=notices.append)
+    problems, notices = first_problems(3), []
+    hand = open_hand(faults=[("hang", shape(problems[1]), 3)], patience_s=0.5, notice=notices.append)
     process = hand._process._process
     for _ in range(2):  # nor does the next batch wait for it
         with pytest.raises(HandLostError) as caught:
-            _measure(hand, problems)
+            measure(hand, problems)
         assert str(caught.value) == (
             "Synthetic device (formula, not measured) is given up: its worker cannot be ended; run tilearena doctor"
         )
@@ -161,16 +155,16 @@ def test_worker_that_cannot_be_ended_loses_the_hand(open_hand, monkeypatch):
 
 def test_gpu_that_fails_under_every_candidate_loses_the_hand_and_makes_no_rows(open_hand, monkeypatch):
     monkeypatch.setattr(worker_hand, "TROUBLES", 3)
-    problems = _problems(3)
-    hand = open_hand(faults=[("fault", _shape(problem), None) for problem in problems[1:]])
+    problems = first_problems(3)
+    hand = open_hand(faults=[("fault", shape(problem), None) for problem in problems[1:]])
     with pytest.raises(HandLostError, match="its worker failed 4 times without a single time in between"):
-        _measure(hand, problems)
+        measure(hand, problems)
 
 
 def test_bug_of_the_runner_is_raised_and_not_measured(open_hand):
     hand = open_hand(faults=[("bug", None, 0)])
     with pytest.raises(MeasureError, match=r"^the worker failed: ValueError: a bug$"):
-        _measure(hand, _problems(2))
+        measure(hand, first_problems(2))
     assert hand.worker_pid is None
 
 
@@ -190,17 +184,17 @@ def test_worker_that_dies_or_hangs_in_opening_is_an_error(tmp_path):
 
 
 def test_stop_ends_a_batch_at_once_and_keeps_what_is_finished(open_hand):
-    problems, stop = _problems(6), threading.Event()
-    hand = open_hand(faults=[("hang", _shape(problems[3]), 2)])
+    problems, stop = first_problems(6), threading.Event()
+    hand = open_hand(faults=[("hang", shape(problems[3]), 2)])
     timer = threading.Timer(0.5, stop.set)
     timer.start()
     finished = hand.measure(Order(problems, PROTOCOL), stop)
     timer.join()
     assert finished.seconds < 1.5
-    assert finished.rows == _undisturbed(problems[:2])  # the third is under way until the fourth is proved
+    assert finished.rows == undisturbed(problems[:2])  # the third is under way until the fourth is proved
     assert finished.n_problems == 2
     assert hand.worker_pid is None
-    assert _measure(hand, problems[:2]).rows == _undisturbed(problems[:2])  # and it can go on
+    assert measure(hand, problems[:2]).rows == undisturbed(problems[:2])  # and it can go on
 
 
 def test_second_hand_of_a_card_waits_for_the_first(open_hand):
@@ -217,7 +211,7 @@ def test_second_hand_of_a_card_waits_for_the_first(open_hand):
     while not notices:
         assert time.monotonic() < end
         time.sleep(0.05)
-    _measure(first, _problems(3))
+    measure(first, first_problems(3))
     assert not opened.wait(0.6)
     first.close()
     assert opened.wait(20)
