@@ -13,15 +13,15 @@ def repeat_row(name: str, first: Recording, second: Recording) -> list[str]:
     time_ns, again_ns = first.table.time_ns, second.table.time_ns
     best = np.argmin(time_ns, axis=1)[:, None]
     ratio = _ratios(np.take_along_axis(time_ns, best, 1)[:, 0], np.take_along_axis(again_ns, best, 1)[:, 0])
-    off = np.quantile(np.abs(ratio - 1), [0.5, 0.95])
+    off = np.quantile(np.abs(ratio / _mean(ratio) - 1), [0.5, 0.95, 0.99, 1.0])
     anchors = [np.array(recording.header.anchors[0].start_ns, dtype=np.float64) for recording in (first, second)]
     clocks = [recording.header.clock for recording in (first, second)]
     empty = [f"{clock.empty_launch_ns / 1e3:.2f}" if clock else "?" for clock in clocks]
     launches, again = (_launches(recording)[:, : time_ns.shape[1]].max(axis=1) for recording in (first, second))
     return [
         name,
-        *(f"{value:.1%}" for value in off),
         f"{_mean(ratio) - 1:+.1%}",
+        *(f"{value:.1%}" for value in off),
         f"{_mean(_ratios(*anchors)) - 1:+.1%}",
         f"{' / '.join(empty)} us",
         f"{(again > launches).mean():.1%} / {(again < launches).mean():.1%}",

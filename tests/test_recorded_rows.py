@@ -37,6 +37,7 @@ def recording(
     header = golden.model_copy(
         update={
             "candidates": tuple(ids),
+            "device": golden.device.model_copy(update={"uuid_sha256": "c0ffee" + "0" * 58}),
             "default": 1,
             "protocol": golden.protocol.model_copy(update=change),
             "clock": Clock(empty_interval_ns=1_000.0, empty_launch_ns=empty_launch_ns, resolution_ns=32.0),
@@ -84,15 +85,22 @@ def test_race_row_counts_who_was_spared_and_the_samples_that_are_too_short(first
 def test_repeat_row_compares_the_best_of_the_first_recording(first, second):
     # 4,500 ns a launch against 49,500 / 11 = 4,500, and 6,100 both times: nothing is off, but one took more launches
     assert repeat_row("x", first, second) == [
-        *("x", "0.0%", "0.0%", "+0.0%", "+10.0%"),
+        *("x", "+0.0%", "0.0%", "0.0%", "0.0%", "0.0%", "+10.0%"),
         *("3.50 / 3.40 us", "50.0% / 0.0%"),
     ]
     assert repeat_row("x", second, first)[-1] == "0.0% / 50.0%"
 
 
+def test_repeat_row_takes_the_shift_of_all_out_of_what_single_problems_are_off(first, tmp_path):
+    slower = [[[2 * t for t in samples] for samples in problem] for problem in FIRST]
+    slower[1][1] = [2 * 1.21 * t for t in FIRST[1][1]]
+    row = repeat_row("x", first, recording(tmp_path, slower, [LAUNCHES] * 2, empty_launch_ns=1.0))
+    assert row[1:6] == ["+120.0%", "9.5%", "10.0%", "10.0%", "10.0%"]  # 2 and 2.42, whose mean is 2.2
+
+
 def test_trust_row_has_floor_drift_power_and_ceilings(first, second):
-    assert trust_row("x", first, None) == ["x", "1.23%", "+1.00%", "412 W", "1700 MHz", "-", "-", "-"]
-    assert trust_row("x", first, second)[5:] == ["100.00%", "100.00%", "0.000%"]
+    assert trust_row("x", first, None) == ["x", "c0ff", "1.23%", "+1.00%", "412 W", "1700 MHz", "0%", "-", "-", "-"]
+    assert trust_row("x", first, second)[7:] == ["100.00%", "100.00%", "0.000%"]
 
 
 def test_ratio_row_takes_off_what_an_interval_adds_to_each_launch(first):

@@ -58,15 +58,20 @@ def rows_per_s(recording: Recording) -> float:
 
 
 def disturbed(together: Recording, alone: Sequence[Recording]) -> dict[str, dict[str, Any]]:
-    """By card: its times while the other one measured over those while it was alone, on the problems that it got."""
+    """By card: its times while the other one measured over those while it was alone, on the problems that it got.
+
+    Raises:
+        ValueError: other cards measured together than alone.
+    """
+    known = [recording.header.device.uuid_sha256 for recording in alone]
     cards = np.array(together.cards, dtype=object)
+    if sorted(set(cards)) != sorted(known):
+        raise ValueError(f"{sorted(set(cards))} measured together, and alone {known}")
     found = {}
     for i, recording in enumerate(alone):
-        mine = cards == recording.header.device.uuid_sha256
+        mine = cards == known[i]
         times = ratios(recording.table.time_ns[mine], together.table.time_ns[mine])
         found[f"card{i}"] = {"problems": int(mine.sum())} | times
-    if sum(one["problems"] for one in found.values()) != len(cards):
-        raise ValueError("a problem was measured by none of the cards that measured alone")
     return found
 
 
