@@ -117,7 +117,9 @@ class GpuTrial(Trial):
                 status, sentence = _OUTCOMES[outcome]
                 reason = sentence.format(detail)
                 if status is Status.LAUNCH_FAILED and i in self._runner.externals:
-                    reason = f"the vendor's call failed: {self._runner.externals[i].message}"
+                    p = self._problem
+                    if message := self._runner.externals[i].messages.get((p.m, p.n, p.k)):
+                        reason = f"the vendor's call failed: {message}"
                 elif status is Status.LAUNCH_FAILED and self._runner.candidates[i].id == CUBLASLT:
                     reason = f"cuBLASLt's call failed (status {detail})"
                 found[i] = Failure(status, reason)

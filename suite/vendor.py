@@ -1,6 +1,7 @@
 """The vendor's kernels beside ours: where cuBLASLt's library lies, and kernels that Python enqueues."""
 
 import ctypes.util
+import operator
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -24,15 +25,20 @@ def find_cublaslt() -> Path | None:
 
 
 class Guarded:
-    """Exceptions cannot cross a C frame: they become "launch failed", and the message is kept."""
+    """Exceptions cannot cross a C frame: they become "launch failed", and the message is kept.
+
+    Attributes:
+        messages: the last one by (M, N, K): calls for two problems are interleaved.
+    """
 
     def __init__(self, external: External) -> None:
-        self._external, self.message = external, ""
+        self._external = external
+        self.messages: dict[tuple[int, ...], str] = {}
 
     def __call__(self, *arguments: int) -> int:
-        """Pass the call on; 2 where it raises."""
+        """Pass the call on; 2 where it raises, or answers no integer."""
         try:
-            return self._external(*arguments)
-        except Exception as error:
-            self.message = (str(error).splitlines() or [type(error).__name__])[0]
+            return operator.index(self._external(*arguments))
+        except BaseException as error:
+            self.messages[arguments[3:6]] = (str(error).splitlines() or [type(error).__name__])[0]
             return 2

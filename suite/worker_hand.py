@@ -35,8 +35,9 @@ from tilearena.worker_link import (
 
 #: A batch that a thermal or hardware slowdown met is measured so many times at most.
 ATTEMPTS = 3
-#: More troubles than this without a single time in between, and the hand is lost: two for each of ten candidates.
-TROUBLES = 20
+#: More troubles than this for each candidate without a single time in between, and the hand is lost. A candidate that
+#: kills its worker makes three on one problem: in company, alone, and alone again.
+TROUBLES = 4
 POLL_S = 0.05
 #: Signals that reach a worker from outside: these alone are no proof against a candidate.
 OUTSIDE = (-signal.SIGHUP, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM)
@@ -90,7 +91,7 @@ class WorkerHand:
             raise
         self.device, self.candidates, self.default = ready.device, ready.candidates, ready.default
         self.versions, self.clock, self.host = ready.versions, ready.clock, host()
-        self._identity = _identity(ready)
+        self._identity, self._most_troubles = _identity(ready), TROUBLES * len(ready.candidates)
         self._sampler = Sampler(read or Sensors(self.device.uuid_sha256).read)
 
     def __enter__(self) -> Self:
@@ -211,7 +212,7 @@ class WorkerHand:
         self._troubles += 1
         if culprit is not None:
             self._blamed[culprit] += 1
-        if self._troubles > TROUBLES:
+        if self._troubles > self._most_troubles:
             raise HandLostError(
                 f"{self.device.product} is given up: its worker failed {self._troubles} times without a single "
                 f"time in between, at last since {trouble.reason}; run tilearena doctor"
@@ -264,17 +265,16 @@ class WorkerHand:
             yield said
 
     def _messages(self, process: WorkerProcess, patience_s: float, stop: threading.Event) -> Iterator[Said]:
-        heard_at = time.monotonic()
+        silent_s = 0.0  # as we have listened: the clock goes on while we are suspended together with the worker
         while not stop.is_set():
             try:
                 messages = process.hear(POLL_S)
             except WorkerDiedError as death:
                 raise Trouble(str(death), inside=death.code not in OUTSIDE) from None
             yield from messages
-            if messages:
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > patience_s:
-                raise Trouble(f"it did not finish within {patience_s:g} s")
+            silent_s = 0.0 if messages else silent_s + POLL_S
+            if silent_s > patience_s:
+                raise Trouble(f"it did not finish within {patience_s:g} s", inside=not process.stopped)
             self._sampler.tick()
 
 

@@ -141,6 +141,13 @@ class WorkerProcess:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it, while it has not ended."""
+        with suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        return False
+
     def tell(self, message: Opening | Work) -> None:
         """Send a message, when it has dealt with the one before; whether it takes it, or has died, `hear` shows.
 

@@ -161,6 +161,9 @@ class StandInTrial(Trial):
         elif kind.startswith("once ") and not Path(kind.removeprefix("once ")).exists():
             Path(kind.removeprefix("once ")).touch()
             raise DeviceFailedError(f"the GPU failed at {m}x{n}x{k}: a bit flipped")
+        elif kind.startswith("stop ") and not Path(kind.removeprefix("stop ")).exists():
+            Path(kind.removeprefix("stop ")).touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
         elif kind == "wrong":
             return Failure(Status.WRONG_RESULT, f"row {candidate} of the output is wrong")
         elif kind == "no_memory":
@@ -187,10 +190,10 @@ class StandInRunner:
         launches: in one sample of the hot protocol.
         faults: planted ones. In `StandInTrial.begin`: "die" (signal 9), "abort" (signal 6), "hang", "fault"
             (DeviceFailedError), "wrong" (the proof fails), "no_memory" (the launch fails), "crowd" (dies unless alone),
-            "bug" (ValueError), "once FILE" (DeviceFailedError, where FILE does not exist, and makes it), "next_fault"
-            (DeviceFailedError, and already in another problem's first ``collect`` after this one's proof was asked
-            for). In `StandInTrial.collect`: "late_fault" (DeviceFailedError), "late_hang", "late_wrong", "late_retake"
-            (it counts one), "late_overload" (OverloadedError).
+            "bug" (ValueError), "once FILE" (DeviceFailedError, where FILE does not exist, and makes it), "stop FILE" (a
+            SIGSTOP likewise), "next_fault" (DeviceFailedError, and already in another problem's first ``collect`` after
+            this one's proof was asked for). In `StandInTrial.collect`: "late_fault" (DeviceFailedError), "late_hang",
+            "late_wrong", "late_retake" (it counts one), "late_overload" (OverloadedError).
     """
 
     #: Of what `prove` answers.

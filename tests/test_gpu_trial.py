@@ -1,6 +1,7 @@
 """One problem under way around a kernel library: how the runner's trial reads the answers, and what it does again."""
 
 import ctypes
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,36 @@ def test_exception_of_an_external_is_a_failed_launch_with_its_message(open_runne
     library = FakeLibrary([t.id for t in reversed(TEMPLATES)], outcomes={-1: (2, 13), -2: (2, 0)})
     runner, _ = open_runner(library, cublaslt=Path("x"), externals=[("vendor", broken)])
     runner.prove(PROBLEM, COLD, [11])
-    assert library.externals[0](ctypes.c_void_p(1), None, None, 1, 2, 3, 4, None) == 2
+    shape = (PROBLEM.m, PROBLEM.n, PROBLEM.k)
+    assert library.externals[0](ctypes.c_void_p(1), None, None, *shape, 4, None) == 2
     direct, vendor = measure_problem(runner, PROBLEM, COLD, [10, 11])
     assert (direct.status, direct.reason) == (Status.LAUNCH_FAILED, "cuBLASLt's call failed (status 13)")
     assert (vendor.status, vendor.reason) == (Status.LAUNCH_FAILED, "the vendor's call failed: cuBLAS is missing")
+
+
+@pytest.mark.parametrize("answer", [lambda *_: None, lambda *_: "0", lambda *_: 0.5, lambda *_: sys.exit(0)])
+def test_external_that_answers_no_code_is_a_failed_launch(open_runner, answer):
+    runner, library = open_runner(externals=[("vendor", answer)])
+    runner.prove(PROBLEM, COLD, [10])
+    assert library.externals[0](1, 2, 3, 4, 5, 6, 7, None) == 2
+    assert runner.externals[10].messages[4, 5, 6]
+
+
+def test_reason_of_an_external_is_of_its_own_problem(open_runner):
+    def broken(a, b, d, m, n, k, launches, stream):
+        raise RuntimeError(f"not with k = {k}")
+
+    other = PROBLEM.model_copy(update={"k": 224})
+    library = FakeLibrary([t.id for t in reversed(TEMPLATES)], outcomes={-2: (2, 0)})
+    runner, _ = open_runner(library, problems=[PROBLEM, other], externals=[("vendor", broken)])
+    first, second = (runner.prove(problem, COLD, [10]) for problem in (PROBLEM, other))
+    for problem in (PROBLEM, other):
+        library.externals[0](1, 2, 3, problem.m, problem.n, problem.k, 1, None)
+    reasons = [trial.begin().failures[10].reason for trial in (first, second)]
+    assert reasons == [f"the vendor's call failed: not with k = {k}" for k in (208, 224)]
+    library.outcomes = {-2: (2, 700)}
+    silent = runner.prove(PROBLEM.model_copy(update={"m": 5}), COLD, [10]).begin()
+    assert silent.failures[10].reason == "the launch failed (CUDA error 700)"
 
 
 def test_two_trials_have_slots_of_their_own_and_the_third_has_the_first_ones(open_runner):

@@ -10,7 +10,7 @@ import time
 import pytest
 import standin
 from standin import StandInRunner
-from standin_hand import PROTOCOL, first_problems, measure, shape, undisturbed
+from standin_hand import CANDIDATES, PROTOCOL, first_problems, measure, shape, undisturbed
 
 from tilearena import worker_hand, worker_link
 from tilearena.errors import DeviceFailedError, Interrupted, MeasureError, NoGpuError
@@ -88,6 +88,33 @@ def test_worker_that_is_stopped_before_a_large_batch_costs_no_row(open_hand):
     assert finished.rows == undisturbed(problems, (1,))
 
 
+def test_worker_that_is_stopped_in_company_and_alone_costs_no_candidate_its_row(open_hand, tmp_path):
+    problems, notices = first_problems(3), []
+    files = [tmp_path / name for name in ("company", "alone")]
+    faults = [(f"stop {file}", shape(problems[0]), 4) for file in files]
+    hand = open_hand(faults=faults, patience_s=0.5, notice=notices.append)
+    assert measure(hand, problems).rows == undisturbed(problems)
+    assert all(file.exists() for file in files)
+    assert notices == ["the worker is started again: it did not finish within 0.5 s"] * 2
+
+
+def test_time_during_which_hand_and_worker_are_suspended_does_not_count(open_hand):
+    problems, notices, readings = first_problems(4), [], []
+
+    def read():
+        readings.append(hand.worker_pid)
+        if len(readings) == 2:  # the first one is taken when rows have come, the second while the hand waits for more
+            os.kill(hand.worker_pid, signal.SIGSTOP)
+            time.sleep(1.7)
+            threading.Timer(0.3, os.kill, (hand.worker_pid, signal.SIGCONT)).start()
+        return {}
+
+    hand = open_hand(problem_s=0.3, patience_s=1.5, read=read, notice=notices.append)
+    assert measure(hand, problems).rows == undisturbed(problems)
+    assert len(readings) > 2
+    assert notices == []
+
+
 def test_overloaded_host_loses_the_hand_and_blames_no_candidate(open_hand):
     problems = first_problems(3)
     hand = open_hand(faults=[("late_overload", shape(problems[1]), 4)])
@@ -125,7 +152,7 @@ def test_worker_that_is_another_one_when_it_is_started_again_loses_the_hand(open
 
 
 def test_hand_is_lost_when_worker_after_worker_fails(open_hand, monkeypatch, tmp_path):
-    monkeypatch.setattr(worker_hand, "TROUBLES", 2)
+    monkeypatch.setattr(worker_hand, "TROUBLES", 2 / len(CANDIDATES))
     problems = first_problems(2)
     hand = open_hand(once=str(tmp_path / "opened"), faults=[("die", shape(problems[1]), 0)])
     with pytest.raises(HandLostError) as caught:
@@ -154,7 +181,7 @@ def test_worker_that_cannot_be_ended_loses_the_hand(open_hand, monkeypatch):
 
 
 def test_gpu_that_fails_under_every_candidate_loses_the_hand_and_makes_no_rows(open_hand, monkeypatch):
-    monkeypatch.setattr(worker_hand, "TROUBLES", 3)
+    monkeypatch.setattr(worker_hand, "TROUBLES", 3 / len(CANDIDATES))
     problems = first_problems(3)
     hand = open_hand(faults=[("fault", shape(problem), None) for problem in problems[1:]])
     with pytest.raises(HandLostError, match="its worker failed 4 times without a single time in between"):

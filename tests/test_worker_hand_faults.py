@@ -86,6 +86,15 @@ def test_fault_that_no_candidate_has_alone_fails_the_whole_problem_and_says_so(o
     assert [row for row in rows if row.m != 128] == undisturbed([problems[0], problems[2]])
 
 
+def test_problem_on_which_every_candidate_dies_is_a_row_for_each_and_the_hand_goes_on(open_hand):
+    problems = first_problems(3)
+    faults = [("die", shape(problems[0]), None), ("fault", shape(problems[1]), 4)]
+    rows = measure(open_hand(faults=faults, vendor=0.9), problems).rows
+    failed = [(row.m, row.candidate) for row in rows if row.status is Status.LAUNCH_FAILED]
+    assert failed == [*[(64, candidate) for candidate in range(11)], (128, 4)]
+    assert len(rows) == 33
+
+
 def test_candidate_that_faulted_on_three_problems_is_launched_no_more(open_hand):
     problems, notices = first_problems(6), []
     hand = open_hand(faults=[("fault", None, 8)], notice=notices.append)
