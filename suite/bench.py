@@ -65,13 +65,15 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
             options.data,
             [Subject(workload.name, space.name, d, options.protocol, device, "random") for d in workload.dtypes],
             options.predictors,
+            done=lambda s: console.print(
+                f"trained and scored {len(options.predictors)} predictors on {s.spec} {s.dtype}"
+            ),
             workload=workload,
             space=space,
             refit=True,
             seed=options.seed,
             time_limit_s=options.time_limit_s,
         )
-        console.print(f"trained and scored {len(options.predictors)} predictors on {workload.name}")
         scored += found[0]
         refused += found[1]
     header = Sources.open(options.data, scored[-1].score.key).test.header

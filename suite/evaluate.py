@@ -79,9 +79,15 @@ def evaluate(
 
 
 def evaluate_each(
-    root: Path, subjects: Iterable[Subject], predictors: Sequence[str], **options: Any
+    root: Path,
+    subjects: Iterable[Subject],
+    predictors: Sequence[str],
+    done: Callable[[Subject], None] = lambda subject: None,
+    **options: Any,
 ) -> tuple[list[Scored], list[TilearenaError]]:
     """`evaluate` on each of ``subjects`` under a progress bar; also returns why some of them could not be evaluated.
+
+    ``done`` is called after each one that could, for where no bar is seen.
 
     Raises:
         RecordingError, SpecError: none of them could; the first reason.
@@ -92,6 +98,7 @@ def evaluate_each(
         try:
             with progress_bar(f"{subject.spec} {subject.dtype} {subject.protocol} {subject.split}") as progress:
                 scored += evaluate(root, subject, predictors, progress=progress, **options)
+            done(subject)
         except (RecordingError, SpecError) as error:  # the other recordings may be sound
             refused.append(error)
     if refused and not scored:

@@ -51,6 +51,8 @@ def test_bench_from_recordings_scores_submits_and_times(child, recorded_quick, t
     done = child("bench", "quick", *asked(CHEAP), "--out", tmp_path, *recorded_quick)
     assert done.returncode == 0, done.stderr
     assert "no GPU" in done.stdout
+    said = re.findall(r"trained and scored 3 predictors on (.*)", done.stdout)
+    assert said == ["quick s8", "quick s4", "quick b1"]
     assert re.search(r"Synthetic device \(formula, not measured\), recorded 2026-01-02, driver 0.0;", done.stdout)
     rows = re.findall(r"^│ (\w+) +│ [\d.]+ % ", done.stdout, flags=re.MULTILINE)
     assert rows == [*CHEAP] * 3
