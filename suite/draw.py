@@ -1,6 +1,7 @@
 """A seeded log-uniform draw of problems, the same on every machine."""
 
 import math
+from collections.abc import Collection
 from typing import Annotated, Self
 
 import numpy as np
@@ -68,6 +69,9 @@ class RandomDraw(YamlRecord):
     m: Axis = Field(description="Range of M.")
     n: Axis = Field(description="Range of N; multiples of 8 whatever the steps.")
     k: Axis = Field(description="Range of K; multiples of 16 (s8), 32 (s4) or 128 (b1) whatever the steps.")
+    max_macs: int | None = Field(
+        default=None, ge=1, description="Most multiply-adds of one problem of this draw, where the limits allow more."
+    )
     ragged_share: float = Field(
         default=0.0,
         ge=0,
@@ -75,8 +79,10 @@ class RandomDraw(YamlRecord):
         description="Share of problems whose N and K ignore `multiples` and keep to the alignment only.",
     )
 
-    def draw(self, k_alignment: int, limits: Limits) -> list[tuple[int, int, int]]:
-        """``count`` distinct shapes, in the order of the draw.
+    def draw(
+        self, k_alignment: int, limits: Limits, taken: Collection[tuple[int, int, int]] = ()
+    ) -> list[tuple[int, int, int]]:
+        """``count`` distinct shapes, none of them among ``taken``, in the order of the draw.
 
         Every trial takes seven numbers from the stream, whatever the dtype, and bytes are counted at 8 bits an element:
         so two dtypes differ only by the alignment of K. The stream is ``PCG64.random_raw``, which NumPy keeps stable.
@@ -87,12 +93,15 @@ class RandomDraw(YamlRecord):
         bits = np.random.PCG64(self.seed)
         trials = max(self.count, MIN_TRIALS)
         found: dict[tuple[int, int, int], None] = {}
+        max_macs = limits.max_macs if self.max_macs is None else min(limits.max_macs, self.max_macs)
+        taken = frozenset(taken)
         for _ in range(MAX_ROUNDS):
             before = len(found)
             raw: npt.NDArray[np.uint64] = bits.random_raw(trials * 7).reshape(-1, 7)
             m, n, k = shapes = self._trial((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53, k_alignment)
-            fits = (m * n * k <= limits.max_macs) & ((m + n) * k + 4 * m * n <= limits.max_bytes)
-            found.update(dict.fromkeys(zip(*(axis[fits].tolist() for axis in shapes), strict=True)))
+            fits = (m * n * k <= max_macs) & ((m + n) * k + 4 * m * n <= limits.max_bytes)
+            drawn = zip(*(axis[fits].tolist() for axis in shapes), strict=True)
+            found.update(dict.fromkeys(shape for shape in drawn if shape not in taken))
             if len(found) >= self.count:
                 return list(found)[: self.count]
             if len(found) == before:

@@ -1,6 +1,6 @@
 """Where the problems of a workload come from: a list, a grid, a seeded random draw, or the layers of a network."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import product
 from typing import Annotated, Any, Self
 
@@ -80,8 +80,10 @@ class Source(YamlRecord):
             for layer, features in self.network.layers.items():
                 yield ("network", "layers", layer, axis - 1), features[axis - 1]
 
-    def shapes(self, k_alignment: int, limits: Limits) -> Iterator[tuple[Loc, tuple[int, int, int]]]:
-        """Each (M, N, K) and the place that gives it.
+    def shapes(
+        self, k_alignment: int, limits: Limits, taken: Collection[tuple[int, int, int]] = ()
+    ) -> Iterator[tuple[Loc, tuple[int, int, int]]]:
+        """Each (M, N, K) and the place that gives it; a random draw gives none of those that are ``taken``.
 
         Raises:
             LocatedError: a random draw that cannot be satisfied.
@@ -97,7 +99,7 @@ class Source(YamlRecord):
                     yield ("network", "layers", layer), (m, n, k)
         if self.random:
             try:
-                for shape in self.random.draw(k_alignment, limits):
+                for shape in self.random.draw(k_alignment, limits, taken):
                     yield ("random",), shape
             except LocatedError as error:
                 raise LocatedError(("random", *error.loc), str(error)) from None

@@ -111,9 +111,11 @@ class Workload(YamlRecord):
 
     def _expand(self, dtype: Dtype) -> Iterator[tuple[Loc, Problem]]:
         bit_op = self.bit_op if dtype == "b1" else None
+        taken: set[tuple[int, int, int]] = set()
         for i, source in enumerate(self.problems):
             try:
-                for loc, (m, n, k) in source.shapes(K_ALIGNMENT[dtype], self.limits):
+                for loc, (m, n, k) in source.shapes(K_ALIGNMENT[dtype], self.limits, taken):
+                    taken.add((m, n, k))
                     yield ("problems", i, *loc), Problem(op=self.op, dtype=dtype, m=m, n=n, k=k, bit_op=bit_op)
             except LocatedError as error:
                 raise LocatedError(("problems", i, *error.loc), f"{error} ({dtype})") from None

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilearena.errors import SpecError
+from tilearena.space import memory_needed
 from tilearena.spec import DEFAULT_ROUNDS, export_schemas, load_space, load_workload, space_names, workload_names
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -29,11 +30,11 @@ def digest(workload, dtype):
 
 
 def test_shipped_names_are_listed():
-    assert workload_names() == ["anchors", "lowbit-random", "networks", "quick"]
+    assert workload_names() == ["anchors", "lowbit-full", "lowbit-random", "networks", "quick"]
     assert space_names() == ["paper9"]
 
 
-@pytest.mark.parametrize("name", ["anchors", "lowbit-random", "networks", "quick"])
+@pytest.mark.parametrize("name", ["anchors", "lowbit-full", "lowbit-random", "networks", "quick"])
 def test_shipped_workload_is_named_as_its_file(name):
     assert load_workload(name).name == name
     assert load_workload(name).space == "paper9"
@@ -45,6 +46,8 @@ def test_shipped_workload_is_named_as_its_file(name):
         ("lowbit-random", "s8", 2000, (5253, 1152, 128), "1c1335831d7c8a51"),
         ("lowbit-random", "s4", 2000, (5253, 1152, 128), "7390962148572d65"),
         ("lowbit-random", "b1", 2000, (5253, 1152, 128), "d29a1d40c9ca331b"),
+        ("lowbit-full", "s8", 12900, (5253, 1152, 128), "d9aeb3b68849b3a7"),
+        ("lowbit-full", "b1", 12900, (5253, 1152, 128), "557b310070968703"),
         ("anchors", "s8", 64, (8, 256, 384), "b5c149cc4a7d67f4"),
         ("anchors", "s4", 64, (8, 256, 384), "2de19c9420a94175"),
         ("anchors", "b1", 64, (8, 256, 384), "35c417cc31a01a29"),
@@ -66,6 +69,7 @@ def test_shipped_problems_are_pinned(name, dtype, count, first, problems):
     ("name", "expected"),
     [
         ("anchors", "14642a8ca6d1fe52"),
+        ("lowbit-full", "cddce8cdf44a0ae9"),
         ("lowbit-random", "e67b25c5b08c8b10"),
         ("networks", "483a6c8a8958d9c6"),
         ("quick", "7af3e8b114d88486"),
@@ -88,6 +92,17 @@ def test_lowbit_random_keeps_to_its_promise(dtype, alignment):
     assert {p.k % alignment for p in problems} == {0}
     assert any(p.k % (2 * alignment) for p in problems)
     assert any(p.n % 16 for p in problems)
+
+
+@pytest.mark.parametrize("dtype", ["s8", "b1"])
+def test_lowbit_full_begins_with_lowbit_random_goes_on_to_larger_ones_and_fits_a_card_of_10_gb(dtype):
+    problems = load_workload("lowbit-full").problems_for(dtype)
+    assert problems[:2000] == load_workload("lowbit-random").problems_for(dtype)
+    more = problems[2000:]
+    assert 30_000 < max(max(p.m, p.n, p.k) for p in more) <= 32768
+    assert 2**37 < max(p.macs for p in more) <= 2**38
+    assert sum(p.macs > 2**36 for p in more) > 500
+    assert max(memory_needed(p) for p in problems) < 10e9
 
 
 @pytest.mark.parametrize("dtype", ["s8", "s4", "b1"])
@@ -190,6 +205,24 @@ def test_draw_skips_what_exceeds_the_limits(tmp_path):
     assert max(p.operand_bytes + p.output_bytes for p in light) <= 130_000
 
 
+def test_draw_may_have_a_limit_of_its_own_but_not_exceed_the_workloads(tmp_path):
+    wide = BASE.replace("count: 5", "count: 200")
+    own = load_workload(write(tmp_path, wide.replace("count: 200", "count: 200\n      max_macs: 3_000_000")))
+    high = load_workload(write(tmp_path, wide.replace("count: 200", "count: 200\n      max_macs: 9_000_000_000_000")))
+    limited = load_workload(write(tmp_path, wide + "limits: {max_macs: 3_000_000}\n"))
+    free = load_workload(write(tmp_path, wide))
+    assert shapes(own, "s8") == shapes(limited, "s8") != shapes(free, "s8")
+    assert shapes(high, "s8") == shapes(free, "s8")
+
+
+def test_draw_gives_as_many_problems_as_it_says_beside_those_before_it(tmp_path):
+    once = yaml.safe_load(BASE.replace("count: 5", "count: 50"))
+    twice = once | {"problems": once["problems"] + [source for source in once["problems"] if "random" in source]}
+    first, both = (shapes(load_workload(write(tmp_path, yaml.safe_dump(text))), "s8") for text in (once, twice))
+    assert both[: len(first)] == first
+    assert len(set(both)) == len(both) == len(first) + 50
+
+
 def test_network_tokens_can_be_shared_by_an_alias(tmp_path):
     text = BASE.replace("tokens: [1, 3]", "tokens: &t [1, 3]") + (
         "  - network: {name: B, source: s, layers: {x: [256, 128]}, tokens: *t}\n"
@@ -254,7 +287,7 @@ def test_fingerprint_follows_the_content(tmp_path, old, new):
 
 def test_unknown_name_lists_the_shipped_ones():
     with pytest.raises(
-        SpecError, match="no workload named 'fast'; use anchors, lowbit-random, networks, quick, or a path"
+        SpecError, match="no workload named 'fast'; use anchors, lowbit-full, lowbit-random, networks, quick, or a path"
     ):
         load_workload("fast")
     with pytest.raises(SpecError, match="no space named 'paper'; use paper9, or a path"):
