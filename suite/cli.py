@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from tilearena import __version__, cli_gpu, cli_measure, cli_score
+from tilearena import __version__, cli_gpu, cli_measure, cli_recordings, cli_score
 from tilearena.cli_options import Json, Root, console, print_json
 from tilearena.errors import Interrupted, PredictorError, TilearenaError, one_line
 from tilearena.leaderboard import serve
@@ -46,6 +46,7 @@ def _options(
 app.command()(cli_gpu.devices)
 app.command()(cli_gpu.doctor)
 app.command()(cli_gpu.build)
+app.command()(cli_recordings.recordings)
 app.command()(cli_measure.measure)
 app.command()(cli_score.score)
 app.command()(cli_score.bench)

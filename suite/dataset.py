@@ -270,6 +270,19 @@ def read(path: Path) -> Recording:
     return recording
 
 
+def read_header(path: Path) -> tuple[Header, int]:
+    """Header and number of rows of a recording, whose content is not verified.
+
+    Raises:
+        RecordingError: it is no Parquet file, or its header is none of this schema version.
+    """
+    try:
+        metadata = pq.read_metadata(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
+    return _read_header(path, (metadata.metadata or {}).get(METADATA_KEY))[0], metadata.num_rows
+
+
 def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]]:
     if text is None:
         raise RecordingError(f"{path}: has no tilearena header, so it is not a recording")

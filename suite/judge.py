@@ -36,11 +36,11 @@ class Sources:
         def at(spec: str, repeat: bool = False) -> Path:
             return dataset.find_path(root, key.device, spec, key.space, key.dtype, key.protocol, key.op, repeat)
 
-        test = _read(root, at(key.spec))
+        test = read_in_place(root, at(key.spec))
         train_spec = train_spec_for(key.split, key.spec)
-        train = test if train_spec == key.spec else _read(root, at(train_spec))
+        train = test if train_spec == key.spec else read_in_place(root, at(train_spec))
         path = at(key.spec, repeat=True)
-        repeat = _read(root, path, repeat=True) if path.exists() else None
+        repeat = read_in_place(root, path, repeat=True) if path.exists() else None
         if repeat is not None:
             _require_same_kernels(path, test.header, repeat.header)
         return cls(test, train, repeat)
@@ -68,7 +68,12 @@ class Sources:
         return Fingerprints.of(self.test, self.train, self.repeat)
 
 
-def _read(root: Path, path: Path, *, repeat: bool = False) -> Recording:
+def read_in_place(root: Path, path: Path, *, repeat: bool = False) -> Recording:
+    """Read a recording that lies where its content says.
+
+    Raises:
+        RecordingError: it is missing, damaged, or lies elsewhere.
+    """
     recording = dataset.read(path)
     place = dataset.path_for(root, recording.header, repeat=repeat)
     if place != path:

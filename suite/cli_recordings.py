@@ -1,0 +1,72 @@
+"""The verb about what is recorded."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from tilearena.cli_options import Json, Root, console, print_json
+from tilearena.inventory import Entry, inventory
+from tilearena.root import find_root
+
+
+def recordings(
+    verify: Annotated[bool, typer.Option("--verify", help="Read every file, and check it.")] = False,
+    root: Root = None,
+    as_json: Json = False,
+) -> None:
+    """List the recordings: of which device, when, how many rows, how noisy, and with which fingerprint."""
+    entries = list(inventory(find_root(root), verify=verify))
+    if as_json:
+        print_json([_flat(entry) for entry in entries])
+    else:
+        _show(entries, verify)
+    if any(entry.fault for entry in entries):
+        raise typer.Exit(1)
+
+
+def _flat(entry: Entry) -> dict[str, Any]:
+    flat: dict[str, Any] = {"path": entry.path.as_posix(), "bytes": entry.n_bytes, "fault": entry.fault}
+    header = entry.header
+    if header is None:
+        return flat
+    return flat | {
+        "device": header.device.slug,
+        "spec": header.spec,
+        "space": header.space,
+        "dtype": header.dtype,
+        "protocol": header.protocol.name,
+        "repeat": entry.is_repeat,
+        "started_at": header.started_at,
+        "rows": entry.n_rows,
+        "noise_floor": header.noise_floor,
+        "cards": sorted({batch.card for batch in header.batches if batch.card}),
+        "fingerprint": header.fingerprint,
+    }
+
+
+def _show(entries: list[Entry], verified: bool) -> None:
+    table = RichTable("device", "spec", "space", "dtype", "protocol", "date", "rows", "noise", "kB", "fingerprint")
+    for entry in entries:
+        if (header := entry.header) is not None:
+            protocol = f"{header.protocol.name}{' repeat' if entry.is_repeat else ''}"
+            noise = "-" if header.noise_floor is None else f"{header.noise_floor:.2%}"
+            what = (
+                header.device.slug,
+                header.spec,
+                header.space,
+                header.dtype,
+                protocol,
+                ascii(header.started_at)[1:11],
+            )
+            table.add_row(
+                *what, str(entry.n_rows), noise, f"{entry.n_bytes / 1e3:.0f}", ascii(header.fingerprint)[1:-1]
+            )
+    output = console()
+    output.print(table)
+    total = sum(entry.n_bytes for entry in entries) / 1e6
+    faults = [entry for entry in entries if entry.fault]
+    state = f"{len(entries) - len(faults)} of them whole and in their places" if verified else "not verified"
+    output.print(f"{len(entries)} recordings, {total:.1f} MB; {state}")
+    for entry in faults:
+        output.print(f"{ascii(entry.path.as_posix())[1:-1]}: {entry.fault}", style="red")
