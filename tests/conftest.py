@@ -5,6 +5,7 @@ are deselected, not skipped, where there is no GPU: they are another set, run on
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+# A shell without job control has Ctrl-C ignored by what it puts in the background, and by all that comes of it: tests of
+# Ctrl-C would find it ignored.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # what tests share beside fixtures lies in modules here
 sys.path.insert(0, str(Path(__file__).parent))

@@ -82,7 +82,8 @@ def test_bad_spec_is_named_with_file_and_line(refusal, tmp_path, change, key):
         (
             "--spec",
             "nope",
-            "no workload named 'nope'; use anchors, lowbit-random, networks, quick, or a path that ends in .yaml",
+            "no workload named 'nope'; use anchors, lowbit-full, lowbit-random, networks, quick, or a path that ends "
+            "in .yaml",
         ),
         ("--space", "nope", "no space named 'nope'; use paper9, or a path that ends in .yaml"),
         ("--dtype", "f16", "--dtype 'f16' is unknown; choose from s8, s4, b1"),

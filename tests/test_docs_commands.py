@@ -11,9 +11,9 @@ HEAD = """# Commands
 
 Every verb has `--help`. An error of yours is one sentence on standard error and exit code 2; exit code 1 means that
 something was found to be wrong (a predictor failed, a template does not compile, a recording is damaged, a submission
-does not follow from its picks). `--root` names the folder that holds `baselines/recordings` and `leaderboard/submissions`; without it
-`TILEARENA_ROOT` does, else the checkout that the command is run in. `TILEARENA_CACHE` names the folder of compiled
-kernels.
+does not follow from its picks). `--root` names the folder that holds `baselines/recordings` and
+`leaderboard/submissions`; without it `TILEARENA_ROOT` does, else the checkout that the command is run in.
+`TILEARENA_CACHE` names the folder of compiled kernels.
 """
 
 
