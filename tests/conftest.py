@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# A shell without job control has Ctrl-C ignored by what it puts in the background, and by all that comes of it: tests of
-# Ctrl-C would find it ignored.
+# A shell without job control has Ctrl-C ignored by what it puts in the background, and by all that comes of it: tests
+# of Ctrl-C would find it ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
