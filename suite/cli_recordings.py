@@ -11,7 +11,9 @@ from tilearena.root import find_root
 
 
 def recordings(
-    verify: Annotated[bool, typer.Option("--verify", help="Read every file, and check it.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every file: content, place, and what it is of.")
+    ] = False,
     root: Root = None,
     as_json: Json = False,
 ) -> None:

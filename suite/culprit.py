@@ -39,7 +39,7 @@ class Case:
         suspect: the problem to examine next.
         doubted: the candidate that was running alone when a ``kill`` may have ended the worker.
         fruitless: how many examinations of a problem found no culprit.
-        warm_up_kills: since the last examination.
+        warm_up_kills: since one last made its problem suspect.
     """
 
     problems: tuple[Problem, ...]
@@ -99,7 +99,6 @@ class Case:
         assert self.suspect is not None
         self.fruitless[self.suspect] += 1
         self.suspect = self.doubted = None
-        self.warm_up_kills = 0
 
     def blame(self, trouble: Trouble) -> int | None:
         """What ``trouble`` says about what is running; the candidate that is to blame, if it is known now."""
@@ -110,6 +109,7 @@ class Case:
             self.warm_up_kills += 1
             if self.warm_up_kills < WARM_UP_KILLS:
                 return None
+            self.warm_up_kills = 0
         if at.candidate is not None:
             if trouble.inside or at == self.doubted:
                 self.failed[at.problem][at.candidate] = trouble.reason

@@ -216,7 +216,9 @@ def find_path(
     """
     for part in (device, spec, op, space, dtype, protocol):
         if not re.fullmatch(SLUG, part):
-            raise RecordingError(f"{part!r} names no recording; use up to 64 letters, digits, '.', '_' and '-'")
+            raise RecordingError(
+                f"{ascii(part)[:80]} names no recording; use up to 64 letters, digits, '.', '_' and '-'"
+            )
     name = f"{op}.{space}.{dtype}.{protocol}{'.repeat' if repeat else ''}.parquet"
     return root / "baselines" / "recordings" / device / spec / name
 
@@ -237,8 +239,7 @@ def read(path: Path) -> Recording:
     Raises:
         RecordingError: missing, damaged, changed after it was written, or of another schema version.
     """
-    if not path.is_file():
-        raise RecordingError(f"{path}: no such recording; `tilearena devices` lists what there is")
+    _require_file(path)
     try:
         with pq.ParquetFile(path) as file:
             groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
@@ -276,11 +277,17 @@ def read_header(path: Path) -> tuple[Header, int]:
     Raises:
         RecordingError: it is no Parquet file, or its header is none of this schema version.
     """
+    _require_file(path)
     try:
         metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
     return _read_header(path, (metadata.metadata or {}).get(METADATA_KEY))[0], metadata.num_rows
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise RecordingError(f"{path}: no such recording; `tilearena recordings` lists what there is")
 
 
 def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]]:

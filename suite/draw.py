@@ -1,7 +1,7 @@
 """A seeded log-uniform draw of problems, the same on every machine."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Set
 from typing import Annotated, Self
 
 import numpy as np
@@ -80,7 +80,7 @@ class RandomDraw(YamlRecord):
     )
 
     def draw(
-        self, k_alignment: int, limits: Limits, taken: Collection[tuple[int, int, int]] = ()
+        self, k_alignment: int, limits: Limits, taken: Set[tuple[int, int, int]] = frozenset()
     ) -> list[tuple[int, int, int]]:
         """``count`` distinct shapes, none of them among ``taken``, in the order of the draw.
 
@@ -94,7 +94,6 @@ class RandomDraw(YamlRecord):
         trials = max(self.count, MIN_TRIALS)
         found: dict[tuple[int, int, int], None] = {}
         max_macs = limits.max_macs if self.max_macs is None else min(limits.max_macs, self.max_macs)
-        taken = frozenset(taken)
         for _ in range(MAX_ROUNDS):
             before = len(found)
             raw: npt.NDArray[np.uint64] = bits.random_raw(trials * 7).reshape(-1, 7)
@@ -107,7 +106,8 @@ class RandomDraw(YamlRecord):
             if len(found) == before:
                 break
         raise LocatedError(
-            ("count",), f"is {self.count}, but the ranges and limits gave only {len(found)} distinct problems; lower it"
+            ("count",),
+            f"is {self.count}, but the ranges and limits gave only {len(found)} problems beside those before; lower it",
         )
 
     def _trial(self, u: npt.NDArray[np.float64], k_alignment: int) -> tuple[npt.NDArray[np.int64], ...]:

@@ -87,7 +87,7 @@ def evaluate_each(
 ) -> tuple[list[Scored], list[TilearenaError]]:
     """`evaluate` on each of ``subjects`` under a progress bar; also returns why some of them could not be evaluated.
 
-    ``done`` is called after each one that could, for where no bar is seen.
+    ``done`` is called after each one that could.
 
     Raises:
         RecordingError, SpecError: none of them could; the first reason.
@@ -98,9 +98,10 @@ def evaluate_each(
         try:
             with progress_bar(f"{subject.spec} {subject.dtype} {subject.protocol} {subject.split}") as progress:
                 scored += evaluate(root, subject, predictors, progress=progress, **options)
-            done(subject)
         except (RecordingError, SpecError) as error:  # the other recordings may be sound
             refused.append(error)
+        else:
+            done(subject)
     if refused and not scored:
         raise refused[0]
     return scored, refused

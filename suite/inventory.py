@@ -1,16 +1,16 @@
 """What is recorded below a root, and whether every file is whole and in its place."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilearena import dataset
 from tilearena.dataset import Header
-from tilearena.errors import TilearenaError
-from tilearena.judge import Sources, read_in_place
+from tilearena.errors import RecordingError, TilearenaError
+from tilearena.judge import read_in_place, require_in_place, require_same_kernels, require_shipped
 
 #: The end of the name of a repeat recording, see `tilearena.dataset.find_path`.
-REPEAT = ".repeat.parquet"
+REPEAT, FIRST = ".repeat.parquet", ".parquet"
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Entry:
     """
 
     path: Path
-    n_bytes: int
+    n_bytes: int = 0
     header: Header | None = None
     n_rows: int = 0
     fault: str = ""
@@ -35,24 +35,37 @@ class Entry:
 def inventory(root: Path, *, verify: bool) -> Iterator[Entry]:
     """Every recording below ``root``, in the order of its path; parts of unfinished ones are left out.
 
-    ``verify``: the content too is read, compared with its fingerprint, with its place, and with the workload and the
-    space that ship under the names that it gives.
+    Each must lie where its header says. ``verify``: its content too is read and compared with its fingerprint, it must
+    be of the workload and the space that ship under their names, and a repeat must be of the kernels of its recording.
     """
     folder = root / "baselines" / "recordings"
     for path in sorted(folder.rglob("*.parquet")):
         place = path.relative_to(folder)
-        if any(part.startswith(".") for part in place.parts):
-            continue
-        try:
-            yield _entry(root, path, place, verify)
-        except TilearenaError as error:
-            yield Entry(place, path.stat().st_size, fault=str(error).removeprefix(f"{path}: "))
+        if not any(part.startswith(".") for part in place.parts):
+            yield _entry(root, path, Entry(place), verify)
 
 
-def _entry(root: Path, path: Path, place: Path, verify: bool) -> Entry:
-    header, n_rows = dataset.read_header(path)
-    dataset.path_for(root, header)  # its names are safe to print, or this refuses them
-    if verify:
-        recording = read_in_place(root, path, repeat=path.name.endswith(REPEAT))
-        Sources(recording, recording, None).require()
-    return Entry(place, path.stat().st_size, header, n_rows)
+def _entry(root: Path, path: Path, entry: Entry, verify: bool) -> Entry:
+    try:
+        entry = replace(entry, n_bytes=path.stat().st_size)
+        header, n_rows = dataset.read_header(path)
+        dataset.path_for(root, header)  # its names are safe to print, or this refuses them
+        entry = replace(entry, header=header, n_rows=n_rows)
+        require_in_place(root, path, header, repeat=entry.is_repeat)
+        if verify:
+            _verify(root, path, header, entry.is_repeat)
+    except OSError as error:
+        return replace(entry, fault=f"cannot be read ({error.strerror})")
+    except TilearenaError as error:
+        return replace(entry, fault=str(error).removeprefix(f"{path}: "))
+    return entry
+
+
+def _verify(root: Path, path: Path, header: Header, is_repeat: bool) -> None:
+    read_in_place(root, path, repeat=is_repeat)
+    require_shipped(header)
+    if is_repeat:
+        first = path.with_name(path.name.removesuffix(REPEAT) + FIRST)
+        if not first.is_file():
+            raise RecordingError(f"{path}: the recording that it repeats is missing; record that, or remove this")
+        require_same_kernels(path, dataset.read_header(first)[0], header)

@@ -42,7 +42,7 @@ class Sources:
         path = at(key.spec, repeat=True)
         repeat = read_in_place(root, path, repeat=True) if path.exists() else None
         if repeat is not None:
-            _require_same_kernels(path, test.header, repeat.header)
+            require_same_kernels(path, test.header, repeat.header)
         return cls(test, train, repeat)
 
     def require(self, workload: Workload | None = None, space: Space | None = None) -> None:
@@ -75,13 +75,24 @@ def read_in_place(root: Path, path: Path, *, repeat: bool = False) -> Recording:
         RecordingError: it is missing, damaged, or lies elsewhere.
     """
     recording = dataset.read(path)
-    place = dataset.path_for(root, recording.header, repeat=repeat)
-    if place != path:
-        raise RecordingError(f"{path}: by its content it belongs in {place}; move it there")
+    require_in_place(root, path, recording.header, repeat=repeat)
     return recording
 
 
-def _require_same_kernels(path: Path, header: Header, repeat: Header) -> None:
+def require_in_place(root: Path, path: Path, header: Header, *, repeat: bool) -> None:
+    """Refuse a recording that lies elsewhere than its content says, or whose names cannot be part of a path."""
+    place = dataset.path_for(root, header, repeat=repeat)
+    if place != path:
+        raise RecordingError(f"{path}: by its content it belongs in {place}; move it there")
+
+
+def require_shipped(header: Header) -> None:
+    """Refuse a recording of another workload or space than what ships under the names that it gives."""
+    _require_same(header, "workload", _shipped_workload(header.spec))
+    _require_same(header, "space", _shipped_space(header.space))
+
+
+def require_same_kernels(path: Path, header: Header, repeat: Header) -> None:
     """Other candidates would take other turns, and another compiler makes other kernels: no ceiling of the same."""
     mine, other = _kernels(header), _kernels(repeat)
     for what in mine:

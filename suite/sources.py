@@ -1,6 +1,6 @@
 """Where the problems of a workload come from: a list, a grid, a seeded random draw, or the layers of a network."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Set
 from itertools import product
 from typing import Annotated, Any, Self
 
@@ -81,7 +81,7 @@ class Source(YamlRecord):
                 yield ("network", "layers", layer, axis - 1), features[axis - 1]
 
     def shapes(
-        self, k_alignment: int, limits: Limits, taken: Collection[tuple[int, int, int]] = ()
+        self, k_alignment: int, limits: Limits, taken: Set[tuple[int, int, int]] = frozenset()
     ) -> Iterator[tuple[Loc, tuple[int, int, int]]]:
         """Each (M, N, K) and the place that gives it; a random draw gives none of those that are ``taken``.
 

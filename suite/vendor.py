@@ -36,9 +36,19 @@ class Guarded:
         self.messages: dict[tuple[int, ...], str] = {}
 
     def __call__(self, *arguments: int) -> int:
-        """Pass the call on; 2 where it raises, or answers no integer."""
+        """Pass the call on; 2 where it raises, whatever that is, or answers no integer."""
+        shape = arguments[3:6]
         try:
-            return operator.index(self._external(*arguments))
+            answer = operator.index(self._external(*arguments))
         except BaseException as error:
-            self.messages[arguments[3:6]] = (str(error).splitlines() or [type(error).__name__])[0]
+            self.messages[shape] = _sentence(error)
             return 2
+        self.messages.pop(shape, None)
+        return answer
+
+
+def _sentence(error: BaseException) -> str:
+    try:
+        return str(error).splitlines()[0]
+    except Exception:  # it has no text, or cannot say it
+        return type(error).__name__

@@ -35,8 +35,9 @@ from tilearena.worker_link import (
 
 #: A batch that a thermal or hardware slowdown met is measured so many times at most.
 ATTEMPTS = 3
-#: More troubles than this for each candidate without a single time in between, and the hand is lost. A candidate that
-#: kills its worker makes three on one problem: in company, alone, and alone again.
+#: More troubles than this for each candidate, or each of ten, without a single time in between, and the hand is lost. A
+#: candidate that kills its worker makes three on one problem: in company, alone, and alone again. An opening that
+#: fails, for which no candidate is to blame, counts as a whole candidate.
 TROUBLES = 4
 POLL_S = 0.05
 #: Signals that reach a worker from outside: these alone are no proof against a candidate.
@@ -91,7 +92,7 @@ class WorkerHand:
             raise
         self.device, self.candidates, self.default = ready.device, ready.candidates, ready.default
         self.versions, self.clock, self.host = ready.versions, ready.clock, host()
-        self._identity, self._most_troubles = _identity(ready), TROUBLES * len(ready.candidates)
+        self._identity, self._most_troubles = _identity(ready), TROUBLES * max(10, len(ready.candidates))
         self._sampler = Sampler(read or Sensors(self.device.uuid_sha256).read)
 
     def __enter__(self) -> Self:
@@ -209,13 +210,13 @@ class WorkerHand:
         self._require_ended()
         was_open = case.at is not None
         culprit = case.blame(trouble)
-        self._troubles += 1
+        self._troubles += 1 if was_open else TROUBLES
         if culprit is not None:
             self._blamed[culprit] += 1
         if self._troubles > self._most_troubles:
             raise HandLostError(
-                f"{self.device.product} is given up: its worker failed {self._troubles} times without a single "
-                f"time in between, at last since {trouble.reason}; run tilearena doctor"
+                f"{self.device.product} is given up: its worker failed again and again without a single time in "
+                f"between, at last since {trouble.reason}; run tilearena doctor"
             )
         self._notice(f"the worker is started again: {trouble.reason}")
         if not was_open:  # the driver may need a moment
@@ -274,7 +275,9 @@ class WorkerHand:
             yield from messages
             silent_s = 0.0 if messages else silent_s + POLL_S
             if silent_s > patience_s:
-                raise Trouble(f"it did not finish within {patience_s:g} s", inside=not process.stopped)
+                if process.stopped:
+                    raise Trouble(f"it was stopped by a signal for more than {patience_s:g} s", inside=False)
+                raise Trouble(f"it did not finish within {patience_s:g} s")
             self._sampler.tick()
 
 

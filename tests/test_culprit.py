@@ -44,6 +44,11 @@ def test_kills_during_the_warm_up_make_its_problem_suspect_when_they_come_again_
     case.acquit()
     assert _suspects(case, KILL, 3) == [None, None, 1]
     assert _suspects(_case(), INSIDE, 1) == [1]
+    case = _case()
+    assert _suspects(case, KILL, 3) == [None, None, 1]
+    case.at = Trying(problem=1, candidate=2)
+    case.blame(INSIDE)
+    assert _suspects(case, KILL, 3) == [None, None, 1]
 
 
 def test_problem_that_was_examined_goes_alone_and_the_others_up_to_it():

@@ -1,6 +1,7 @@
 """What is recorded below a root, and what is wrong with it."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -62,16 +63,43 @@ def test_only_reading_all_of_it_finds_rows_that_do_not_match_the_fingerprint(roo
     ]
 
 
-def test_recording_in_a_wrong_place_or_of_another_workload_is_found(root):
+def test_recording_in_a_wrong_place_is_found_without_reading_all_of_it(root):
     shutil.copy(file_of(root, "gemm.paper9.s4.cold.parquet"), file_of(root, "gemm.paper9.b1.cold.parquet"))
+    for verify in (False, True):
+        first = next(inventory(root, verify=verify))
+        place = file_of(root, "gemm.paper9.s4.cold.parquet")
+        assert first.fault == f"by its content it belongs in {place}; move it there"
+        assert (first.header.dtype, first.n_rows) == ("s4", 360)
+
+
+def test_recording_of_another_workload_is_found(root):
     path = file_of(root, "gemm.paper9.s8.cold.repeat.parquet")
     recording = dataset.read(path)
     dataset.write(path, recording.header.model_copy(update={"spec_fingerprint": "f" * 16}), recording.rows)
     faults = {entry.path.name: entry.fault for entry in inventory(root, verify=True)}
-    place = file_of(root, "gemm.paper9.s4.cold.parquet")
-    assert faults.pop("gemm.paper9.b1.cold.parquet") == f"by its content it belongs in {place}; move it there"
     assert "is of another workload 'lowbit-random'" in faults.pop("gemm.paper9.s8.cold.repeat.parquet")
     assert set(faults.values()) == {""}
+
+
+def test_repeat_of_other_kernels_or_of_nothing_is_found(root):
+    first, path = (file_of(root, f"gemm.paper9.s8.cold{end}.parquet") for end in ("", ".repeat"))
+    recording = dataset.read(path)
+    dataset.write(path, recording.header.model_copy(update={"versions": {"nvcc": "0"}}), recording.rows)
+    faults = [entry.fault for entry in inventory(root, verify=True) if entry.fault]
+    assert len(faults) == 1
+    assert faults[0].startswith("the repeat has other versions than the recording")
+    first.unlink()
+    faults = [entry.fault for entry in inventory(root, verify=True) if entry.fault]
+    assert faults == ["the recording that it repeats is missing; record that, or remove this"]
+
+
+def test_what_is_no_file_is_a_fault_and_keeps_nobody_waiting(root):
+    (root / "baselines" / "recordings" / "a.parquet").symlink_to(root / "nowhere")
+    os.mkfifo(root / "baselines" / "recordings" / "b.parquet")
+    link, pipe, *others = inventory(root, verify=False)
+    assert link.fault == "cannot be read (No such file or directory)"
+    assert pipe.fault == "no such recording; `tilearena recordings` lists what there is"
+    assert [entry.fault for entry in others] == [""] * 4
 
 
 def test_names_that_steer_a_terminal_are_a_fault(root):
@@ -80,6 +108,9 @@ def test_names_that_steer_a_terminal_are_a_fault(root):
     dataset.write(path, recording.header.model_copy(update={"spec": "\x1b[2J"}), recording.rows)
     (fault,) = (entry.fault for entry in inventory(root, verify=False) if entry.fault)
     assert fault.startswith("'\\x1b[2J' names no recording")
+    dataset.write(path, recording.header.model_copy(update={"spec": "x" * 100_000}), recording.rows)
+    (fault,) = (entry.fault for entry in inventory(root, verify=False) if entry.fault)
+    assert len(fault) < 250
 
 
 def test_verb_lists_verifies_and_says_what_is_wrong(run, root):

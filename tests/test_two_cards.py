@@ -76,6 +76,11 @@ def test_speed_and_disturbance_are_by_card(tmp_path, alone):
     }
     product = 1.1**4 * (306 / 300) * 1.0 * (1100 / 700) * (1000 / 900)
     assert found["times_card1_over_card0"]["geomean"] == round(product ** (1 / 8), 5)
+    turned = recording(tmp_path, "turned", both[::-1], cards=cards)
+    assert two_cards.compare(alone, {"a": turned})  # the shapes are the same, in the same order
+    fewer = recording(tmp_path, "fewer", both[:3], cards=cards[:3])
+    with pytest.raises(ValueError, match="have other problems, or in another order"):
+        two_cards.compare(alone, {"a": fewer})
     stranger = recording(tmp_path, "stranger", both, cards=["c" * 64] * 4)
     with pytest.raises(ValueError, match=r"measured together, and alone"):
         two_cards.disturbed(stranger, alone)

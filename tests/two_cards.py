@@ -76,8 +76,15 @@ def disturbed(together: Recording, alone: Sequence[Recording]) -> dict[str, dict
 
 
 def compare(alone: Sequence[Recording], together: dict[str, Recording]) -> dict[str, Any]:
-    """All figures of one dtype and protocol."""
+    """All figures of one dtype and protocol.
+
+    Raises:
+        ValueError: their problems, or the cards, differ.
+    """
     first, second = alone
+    for recording in (second, *together.values()):
+        if not np.array_equal(recording.table.problems, first.table.problems):
+            raise ValueError("the recordings have other problems, or in another order; record them in one go")
     speeds = {"alone": [rows_per_s(recording) for recording in alone]}
     return {
         "times_card1_over_card0": ratios(first.table.time_ns, second.table.time_ns),
@@ -93,7 +100,7 @@ def main(out: Path, *roots: Path) -> None:
     result: dict[str, Any] = {}
     for dtype, protocol in KINDS:
         found = [dataset.read(dataset.find_path(root, DEVICE, SPEC, SPACE, dtype, protocol)) for root in roots]
-        together = {root.name: recording for root, recording in zip(roots[2:], found[2:], strict=True)}
+        together = {str(root): recording for root, recording in zip(roots[2:], found[2:], strict=True)}
         result[f"{dtype} {protocol}"] = compare(found[:2], together)
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(out.read_text())
