@@ -158,8 +158,8 @@ def test_hand_is_lost_when_worker_after_worker_fails(open_hand, monkeypatch, tmp
     with pytest.raises(HandLostError) as caught:
         measure(hand, problems)
     assert str(caught.value) == (
-        "Synthetic device (formula, not measured) is given up: its worker failed again and again without a single time in "
-        "between, at last since the worker died (signal 9); run tilearena doctor"
+        "Synthetic device (formula, not measured) is given up: its worker failed again and again without a single time "
+        "in between, at last since the worker died (signal 9); run tilearena doctor"
     )
     assert hand.worker_pid is None
 
