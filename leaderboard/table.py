@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilearena import dataset, plugins
+from tilearena import plugins
 from tilearena.check import Finding, open_sources, verify
 from tilearena.dataset import Floats, Ints, Table
 from tilearena.errors import SubmissionError
 from tilearena.figures import measured, picked
 from tilearena.judge import Sources
 from tilearena.records import Record
+from tilearena.root import find_path
 from tilearena.score import Key
 from tilearena.submission import Submission, folder, read
 
@@ -142,7 +143,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 def recording_path(root: Path, view: View) -> Path:
     """The recording that the rows of ``view`` were judged by."""
-    return dataset.find_path(root, view.device, view.spec, view.space, view.dtype, view.protocol, view.op)
+    return find_path(root, view.device, view.spec, view.space, view.dtype, view.protocol, view.op)
 
 
 def picks_of(root: Path, row: Row) -> Ints:

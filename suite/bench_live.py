@@ -18,6 +18,7 @@ from tilearena.measure import BATCH_PROBLEMS, Progress, Session, record
 from tilearena.plugins import PRIVILEGED
 from tilearena.predict import Prediction
 from tilearena.records import Problem, Status
+from tilearena.root import find_path, path_for
 from tilearena.score import Key, Score, score
 from tilearena.sources import Source
 from tilearena.spec import load_workload
@@ -108,7 +109,7 @@ def bench_dtype(
     """
     first_problem = session.problems[0]
     with open_hand(session) as hand:
-        path = dataset.path_for(out, session.header([hand]))
+        path = path_for(out, session.header([hand]))
         anchors = anchor_problems(first_problem.dtype, first_problem.bit_op)
         record(session, [hand], path, anchors=anchors, progress=progress)
         first = dataset.read(path)
@@ -173,7 +174,7 @@ def in_order(session: Session, shapes: Ints) -> tuple[Problem, ...]:
 
 def _recorded(data: Path, slug: str, session: Session) -> Table | None:
     problem = session.problems[0]
-    path = dataset.find_path(
+    path = find_path(
         data, slug, MODELS_TRAIN_SPEC, session.space.name, problem.dtype, session.protocol.name, problem.op
     )
     return dataset.read(path).table if path.is_file() else None

@@ -21,7 +21,7 @@ from tilearena.measure import Session, opening, record
 from tilearena.progress import progress_bar
 from tilearena.provenance import Anchors
 from tilearena.records import PROTOCOLS, Device, Dtype, ProtocolName
-from tilearena.root import find_root
+from tilearena.root import find_path, find_root
 from tilearena.spec import load_space, load_workload
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Opening
@@ -117,7 +117,7 @@ def _to_measure(
 def _path(folder: Path, device: Device, session: Session, *, repeat: bool) -> Path:
     first, timing = session.problems[0], session.protocol.name
     spec, space = session.workload.name, session.space.name
-    return dataset.find_path(folder, device.slug, spec, space, first.dtype, timing, first.op, repeat)
+    return find_path(folder, device.slug, spec, space, first.dtype, timing, first.op, repeat)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from tilearena import bench as benches
-from tilearena import dataset, live
+from tilearena import live
 from tilearena.check import NOT_RECOMPUTED, check
 from tilearena.cli_options import Device, Dtypes, Json, Predictors, Root, Seed, TimeLimit, console, one_of, print_json
 from tilearena.errors import NoGpuError, SubmissionError, TilearenaError, one_line
@@ -17,7 +17,7 @@ from tilearena.manifest import SEED
 from tilearena.plugins import discover
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
 from tilearena.report import failures, score_table
-from tilearena.root import find_root
+from tilearena.root import find_path, find_root
 from tilearena.score import Score
 from tilearena.spec import Workload, load_space, load_workload
 from tilearena.splits import NETWORKS, SPLITS, Split
@@ -59,7 +59,7 @@ def _recorded_dtypes(
 ) -> tuple[str, ...]:
     """The dtypes that were asked for, else those that are recorded; all of them where none is, for the error to say."""
     known = one_of("--dtype", asked, workload.dtypes)
-    paths = {d: dataset.find_path(folder, device, workload.name, space, d, protocol, workload.op) for d in known}
+    paths = {d: find_path(folder, device, workload.name, space, d, protocol, workload.op) for d in known}
     return known if asked else tuple(d for d in known if paths[d].is_file()) or known
 
 

@@ -5,7 +5,6 @@ how and with which versions the rows were taken, and holds a fingerprint of the 
 """
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +22,6 @@ from tilearena.atomic import replacing
 from tilearena.errors import RecordingError
 from tilearena.provenance import Anchors, Batch, Clock, Share, wall_time_s
 from tilearena.records import (
-    SLUG,
     BitOp,
     Device,
     Dtype,
@@ -190,37 +188,6 @@ class Recording:
 def rows_from(measurements: Iterable[Measurement]) -> pa.Table:
     """Measurements as a table with the columns of a recording."""
     return pa.Table.from_pylist([m.model_dump(mode="json") for m in measurements], schema=COLUMNS)
-
-
-def path_for(root: Path, header: Header, *, repeat: bool = False) -> Path:
-    """Where a recording lies below ``root`` (the checkout, or ``--root``)."""
-    return find_path(
-        root, header.device.slug, header.spec, header.space, header.dtype, header.protocol.name, header.op, repeat
-    )
-
-
-def find_path(
-    root: Path,
-    device: str,
-    spec: str,
-    space: str,
-    dtype: str,
-    protocol: str,
-    op: str = "gemm",
-    repeat: bool = False,
-) -> Path:
-    """``baselines/recordings/<device>/<spec>/<op>.<space>.<dtype>.<protocol>[.repeat].parquet`` below ``root``.
-
-    Raises:
-        RecordingError: a name that cannot be part of a path.
-    """
-    for part in (device, spec, op, space, dtype, protocol):
-        if not re.fullmatch(SLUG, part):
-            raise RecordingError(
-                f"{ascii(part)[:80]} names no recording; use up to 64 letters, digits, '.', '_' and '-'"
-            )
-    name = f"{op}.{space}.{dtype}.{protocol}{'.repeat' if repeat else ''}.parquet"
-    return root / "baselines" / "recordings" / device / spec / name
 
 
 def write(path: Path, header: Header, rows: pa.Table) -> Header:

@@ -7,9 +7,10 @@ from pathlib import Path
 from tilearena import dataset
 from tilearena.dataset import Header
 from tilearena.errors import RecordingError, TilearenaError
-from tilearena.judge import read_in_place, require_in_place, require_same_kernels, require_shipped
+from tilearena.judge import require_same_kernels, require_shipped
+from tilearena.root import RECORDINGS, path_for, read_in_place, recorded, require_in_place
 
-#: The end of the name of a repeat recording, see `tilearena.dataset.find_path`.
+#: The end of the name of a repeat recording, see `tilearena.root.find_path`.
 REPEAT, FIRST = ".repeat.parquet", ".parquet"
 
 
@@ -33,23 +34,20 @@ class Entry:
 
 
 def inventory(root: Path, *, verify: bool) -> Iterator[Entry]:
-    """Every recording below ``root``, in the order of its path; parts of unfinished ones are left out.
+    """Every recording below ``root``, in the order of its path.
 
     Each must lie where its header says. ``verify``: its content too is read and compared with its fingerprint, it must
     be of the workload and the space that ship under their names, and a repeat must be of the kernels of its recording.
     """
-    folder = root / "baselines" / "recordings"
-    for path in sorted(folder.rglob("*.parquet")):
-        place = path.relative_to(folder)
-        if not any(part.startswith(".") for part in place.parts):
-            yield _entry(root, path, Entry(place), verify)
+    for path in recorded(root):
+        yield _entry(root, path, Entry(path.relative_to(root / RECORDINGS)), verify)
 
 
 def _entry(root: Path, path: Path, entry: Entry, verify: bool) -> Entry:
     try:
         entry = replace(entry, n_bytes=path.stat().st_size)
         header, n_rows = dataset.read_header(path)
-        dataset.path_for(root, header)  # its names are safe to print, or this refuses them
+        path_for(root, header)  # its names are safe to print, or this refuses them
         entry = replace(entry, header=header, n_rows=n_rows)
         require_in_place(root, path, header, repeat=entry.is_repeat)
         if verify:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tilearena import dataset
 from tilearena.dataset import Floats, Header, Ints, Recording
 from tilearena.errors import RecordingError
 from tilearena.manifest import Fingerprints
+from tilearena.root import find_path, read_in_place
 from tilearena.score import Key, Score, score
 from tilearena.space import Space
 from tilearena.spec import Workload, load_space, load_workload, space_names, workload_names
@@ -34,7 +34,7 @@ class Sources:
         """
 
         def at(spec: str, repeat: bool = False) -> Path:
-            return dataset.find_path(root, key.device, spec, key.space, key.dtype, key.protocol, key.op, repeat)
+            return find_path(root, key.device, spec, key.space, key.dtype, key.protocol, key.op, repeat)
 
         test = read_in_place(root, at(key.spec))
         train_spec = train_spec_for(key.split, key.spec)
@@ -66,24 +66,6 @@ class Sources:
     def fingerprints(self) -> Fingerprints:
         """What a result computed from these must claim."""
         return Fingerprints.of(self.test, self.train, self.repeat)
-
-
-def read_in_place(root: Path, path: Path, *, repeat: bool = False) -> Recording:
-    """Read a recording that lies where its content says.
-
-    Raises:
-        RecordingError: it is missing, damaged, or lies elsewhere.
-    """
-    recording = dataset.read(path)
-    require_in_place(root, path, recording.header, repeat=repeat)
-    return recording
-
-
-def require_in_place(root: Path, path: Path, header: Header, *, repeat: bool) -> None:
-    """Refuse a recording that lies elsewhere than its content says, or whose names cannot be part of a path."""
-    place = dataset.path_for(root, header, repeat=repeat)
-    if place != path:
-        raise RecordingError(f"{path}: by its content it belongs in {place}; move it there")
 
 
 def require_shipped(header: Header) -> None:

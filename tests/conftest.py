@@ -32,6 +32,7 @@ from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.judge import Sources, cublaslt_ns
 from tilearena.records import Dtype, Measurement, Protocol, ProtocolName, Status
+from tilearena.root import find_path, path_for
 from tilearena.score import Key, constant_pick, rank, score
 from tilearena.spec import load_space, load_workload
 from tilearena.splits import Split, groups_for, plan, train_spec_for
@@ -140,7 +141,7 @@ class Arena:
             noise_floor=0.005,
             versions=versions or {},
         )
-        path = dataset.path_for(self.root, header, repeat=repeat)
+        path = path_for(self.root, header, repeat=repeat)
         dataset.write(path, header, dataset.rows_from(rows))
         return path
 
@@ -201,7 +202,7 @@ def recorded(checkout: Path) -> Callable[..., Recording]:
     """Reads a committed recording of the H200: (spec, dtype, protocol)."""
 
     def _recorded(spec: str = "quick", dtype: Dtype = "s8", protocol: ProtocolName = "cold") -> Recording:
-        return dataset.read(dataset.find_path(checkout, "nvidia-h200", spec, "paper9", dtype, protocol))
+        return dataset.read(find_path(checkout, "nvidia-h200", spec, "paper9", dtype, protocol))
 
     return _recorded
 

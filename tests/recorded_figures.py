@@ -13,6 +13,7 @@ from tilearena import dataset
 from tilearena.dataset import Floats, Recording
 from tilearena.figures import judge
 from tilearena.records import BITS
+from tilearena.root import find_path
 from tilearena.score import rank
 
 DEVICE, SPEC = "nvidia-h200", "lowbit-random"
@@ -25,8 +26,7 @@ def recordings(root: Path, spec: str = SPEC) -> Iterator[tuple[str, Recording, R
     for dtype in ("s8", "b1", "s4"):
         for protocol in ("cold", "hot"):
             paths = [
-                dataset.find_path(root, DEVICE, spec, "paper9", dtype, protocol, repeat=repeat)
-                for repeat in (False, True)
+                find_path(root, DEVICE, spec, "paper9", dtype, protocol, repeat=repeat) for repeat in (False, True)
             ]
             found = [dataset.read(path) if path.is_file() else None for path in paths]
             if found[0] is not None:

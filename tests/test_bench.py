@@ -15,6 +15,7 @@ from sweeping import session as session_of
 
 from tilearena import bench, bench_timings, dataset
 from tilearena.bench_timings import DeviceClock, Kernel, Subjects
+from tilearena.root import find_path
 from tilearena.score import Key
 from tilearena.spec import load_space, load_workload
 
@@ -113,7 +114,7 @@ def test_device_clock_stands_still_except_for_device_time():
 
 def test_kernel_benchmarks_have_the_device_times(tmp_path, arena, recorded_quick, monkeypatch):
     """Each round advances the clock by one proved sample, for one launch."""
-    recording = dataset.read(dataset.find_path(arena.root, DEVICE.slug, "quick", "paper9", "s8", "cold"))
+    recording = dataset.read(find_path(arena.root, DEVICE.slug, "quick", "paper9", "s8", "cold"))
     session, hand = session_of(), InProcessHand(StandInRunner(noise=0.0))
     kernels = [Kernel(session.problems[p], session.protocol, c, f"t{c}") for p, c in ((0, 1), (3, 8))]
     subjects = Subjects(
@@ -137,7 +138,7 @@ def test_kernel_benchmarks_have_the_device_times(tmp_path, arena, recorded_quick
 
 
 def test_kernel_that_fails_fails_its_benchmark_alone(tmp_path, arena, recorded_quick, capsys):
-    recording = dataset.read(dataset.find_path(arena.root, DEVICE.slug, "quick", "paper9", "s8", "cold"))
+    recording = dataset.read(find_path(arena.root, DEVICE.slug, "quick", "paper9", "s8", "cold"))
     session, hand = session_of(), InProcessHand(StandInRunner(faults=[("wrong", None, 4)]))
     kernels = [Kernel(session.problems[0], session.protocol, c, f"t{c}") for c in (1, 4)]
     subjects = Subjects(

@@ -14,6 +14,7 @@ from tilearena.anchors import anchor_problems
 from tilearena.bench_live import bench_dtype
 from tilearena.dataset import Candidate
 from tilearena.errors import RecordingError
+from tilearena.root import find_path
 
 VENDOR = "speedup_vs_cublaslt_geomean"
 OTHER = DEVICE.model_copy(update={"slug": "another-card", "uuid_sha256": "another"})
@@ -68,7 +69,7 @@ def test_live_bench_on_a_recorded_card_trains_on_its_recording(arena, tmp_path, 
     assert figure(default.fresh, "speedup_geomean") == 1
     assert figure(oracle.first, "top1") == 1
     assert 1 < figure(nearest.fresh, "speedup_geomean") <= figure(oracle.fresh, "speedup_geomean")
-    recording = dataset.read(dataset.find_path(out, DEVICE.slug, "quick", "paper9", "s8", "cold"))
+    recording = dataset.read(find_path(out, DEVICE.slug, "quick", "paper9", "s8", "cold"))
     assert recording.table.problems.tolist() == [[p.m, p.n, p.k] for p in session.problems]
     assert len(recording.header.anchors[0].end_ns) == 64
 

@@ -10,6 +10,7 @@ from small_recording import GOLDEN, ROWS, batch, failed, ok, refusal
 from tilearena import dataset
 from tilearena.dataset import Recording
 from tilearena.records import Measurement, Status
+from tilearena.root import path_for
 from tilearena.rows import content_fingerprint, median_time_ns
 
 OLD = Path(__file__).with_name("golden") / "recording-v1.parquet"
@@ -190,8 +191,8 @@ def test_write_that_fails_leaves_the_old_file_and_no_other(small_path, small_hea
 
 def test_path_of_a_recording_says_what_it_is_of(small_header, tmp_path):
     folder = tmp_path / "baselines" / "recordings" / "synthetic-device" / "quick"
-    assert dataset.path_for(tmp_path, small_header) == folder / "gemm.paper9.s8.hot.parquet"
-    assert dataset.path_for(tmp_path, small_header, repeat=True) == folder / "gemm.paper9.s8.hot.repeat.parquet"
+    assert path_for(tmp_path, small_header) == folder / "gemm.paper9.s8.hot.parquet"
+    assert path_for(tmp_path, small_header, repeat=True) == folder / "gemm.paper9.s8.hot.repeat.parquet"
 
 
 def test_rows_do_not_need_every_candidate_of_every_problem(small_header):

@@ -14,6 +14,7 @@ from tilearena import dataset
 from tilearena.dataset import COLUMNS, METADATA_KEY
 from tilearena.errors import RecordingError
 from tilearena.provenance import Telemetry
+from tilearena.root import find_path
 
 
 @pytest.mark.parametrize("counts", [(1,), (2, 1), (3,)])
@@ -254,5 +255,5 @@ def test_recording_with_more_values_than_memory_may_hold_is_refused_unread(small
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", ".hidden", "x" * 65, "a\n"])
 def test_name_that_is_no_part_of_a_path_is_refused(tmp_path, name):
     with pytest.raises(RecordingError, match="names no recording") as caught:
-        dataset.find_path(tmp_path, name, "quick", "paper9", "s8", "cold")
+        find_path(tmp_path, name, "quick", "paper9", "s8", "cold")
     assert "\n" not in str(caught.value)

@@ -9,6 +9,7 @@ import pytest
 from tilearena import dataset, judge, predict, submission
 from tilearena.errors import PredictorError, RecordingError, SpecError
 from tilearena.evaluate import Subject, evaluate
+from tilearena.root import find_path
 from tilearena.spec import load_space, load_workload
 
 LOWBIT = Subject("lowbit-random", "paper9", "s8", "cold", "synthetic-device", "random")
@@ -194,9 +195,7 @@ def test_subject_that_cannot_be_scored_is_named(arena, change, predictor, error,
 
 
 def test_recording_in_the_place_of_another_is_refused(arena):
-    s8, s4 = (
-        dataset.find_path(arena.root, "synthetic-device", "lowbit-random", "paper9", d, "cold") for d in ("s8", "s4")
-    )
+    s8, s4 = (find_path(arena.root, "synthetic-device", "lowbit-random", "paper9", d, "cold") for d in ("s8", "s4"))
     shutil.copy(s4, s8)
     with pytest.raises(RecordingError) as caught:
         evaluate(arena.root, LOWBIT, ["constant"])

@@ -18,6 +18,7 @@ from tilearena import dataset, live
 from tilearena.hands import Finished, Order
 from tilearena.measure import Session, opening
 from tilearena.records import Measurement, Problem, Protocol, Status
+from tilearena.root import find_path
 from tilearena.spec import load_space, load_workload
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Opening
@@ -161,7 +162,7 @@ def test_measure_that_is_killed_at_random_moments_goes_on_and_records_every_row_
             process.wait()
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert again.returncode == 0, again.stderr
-    path = dataset.find_path(tmp_path, live.pick_device().slug, "lowbit-random", "paper9", "b1", "cold")
+    path = find_path(tmp_path, live.pick_device().slug, "lowbit-random", "paper9", "b1", "cold")
     recording = dataset.read(path)  # refuses a problem that lacks a candidate or has one twice
     recorded = sorted(map(tuple, recording.table.problems.tolist()))
     assert recorded == sorted((p.m, p.n, p.k) for p in load_workload("lowbit-random").problems_for("b1"))

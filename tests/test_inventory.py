@@ -94,8 +94,8 @@ def test_repeat_of_other_kernels_or_of_nothing_is_found(root):
 
 
 def test_what_is_no_file_is_a_fault_and_keeps_nobody_waiting(root):
-    (root / "baselines" / "recordings" / "a.parquet").symlink_to(root / "nowhere")
-    os.mkfifo(root / "baselines" / "recordings" / "b.parquet")
+    file_of(root, "a.parquet").symlink_to(root / "nowhere")
+    os.mkfifo(file_of(root, "b.parquet"))
     link, pipe, *others = inventory(root, verify=False)
     assert link.fault == "cannot be read (No such file or directory)"
     assert pipe.fault == "no such recording; `tilearena recordings` lists what there is"

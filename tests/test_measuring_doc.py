@@ -206,20 +206,6 @@ def test_tables_are_what_was_measured(name: str) -> None:
     assert text[begin:end].strip() == render(name)
 
 
-def test_page_on_clusters_has_the_overhead_that_was_measured() -> None:
-    result = json.loads((DOCS / "measuring" / "cluster.json").read_text())
-    seconds = {name: sum(run["seconds"] for run in result[name]) for name in ("plain", "cluster")}
-    assert result["overhead"] == pytest.approx(seconds["cluster"] / seconds["plain"] - 1, abs=1e-4)
-    text = " ".join((DOCS / "clusters.md").read_text().split())
-    assert f"it was {100 * result['overhead']:.1f} % over" in text
-    assert len(result["plain"]) == len(result["cluster"]) == 3
-    assert f"{result['problems']:,} problems each way" in text
-    pairs = [c["seconds"] / p["seconds"] - 1 for p, c in zip(result["plain"], result["cluster"], strict=True)]
-    assert f"({100 * min(pairs):.1f} to {100 * max(pairs):.1f} % in one pair" in text
-    plain = [run["seconds"] for run in result["plain"]]
-    assert f"differ by {100 * (max(plain) / min(plain) - 1):.1f} %" in text
-
-
 ABOUT = {
     "device": {"product": "Formula", "driver": "1.0", "l2_bytes": 50_000_000},
     "date": "2026-01-02",

@@ -7,6 +7,7 @@ from scipy.stats import gmean
 from tilearena import dataset
 from tilearena.leaderboard import table
 from tilearena.leaderboard.table import Row
+from tilearena.root import find_path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -20,7 +21,7 @@ PREDICTORS = ("gbdt", "mlp", "heuristic", "nearest", "constant", "default")
 
 def render() -> str:
     """The caption and the table."""
-    header = dataset.read(dataset.find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).header
+    header = dataset.read(find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).header
     rows = {
         (row["dtype"], row["protocol"], row["predictor"]): row
         for row in table.load(ROOT, ROOT).rows
@@ -84,7 +85,7 @@ def test_table_is_what_the_submissions_say() -> None:
 
 
 def test_figures_of_the_opening_are_those_of_the_recording() -> None:
-    times = dataset.read(dataset.find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).table
+    times = dataset.read(find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).table
     default, best_ns = times.time_ns[:, times.task.default], times.time_ns.min(axis=1)
     wins, best = default == best_ns, gmean(default / best_ns)
     text = " ".join(README.read_text().split())

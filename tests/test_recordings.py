@@ -8,6 +8,7 @@ import pytest
 from tilearena import dataset, root
 from tilearena.anchors import anchor_problems
 from tilearena.noise import noise_floor
+from tilearena.root import path_for
 from tilearena.spec import load_space, load_workload
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -38,7 +39,7 @@ def test_recording_is_of_what_ships(path):
     recording = dataset.read(path)
     header = recording.header
     workload, space = load_workload(header.spec), load_space(header.space)
-    assert path == dataset.path_for(CHECKOUT, header, repeat=".repeat." in path.name)
+    assert path == path_for(CHECKOUT, header, repeat=".repeat." in path.name)
     assert (header.spec_fingerprint, header.space_fingerprint) == (workload.fingerprint, space.fingerprint)
     assert recording.templates == space.templates(header.dtype, header.bit_op)
     assert header.default == space.default_index

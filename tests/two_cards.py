@@ -15,6 +15,7 @@ import numpy as np
 
 from tilearena import dataset
 from tilearena.dataset import Floats, Recording
+from tilearena.root import find_path
 
 DEVICE, SPEC, SPACE = "nvidia-h200", "lowbit-random", "paper9"
 KINDS = tuple((dtype, protocol) for dtype in ("s8", "b1") for protocol in ("cold", "hot"))
@@ -99,7 +100,7 @@ def main(out: Path, *roots: Path) -> None:
     """Read the recordings, compare, write."""
     result: dict[str, Any] = {}
     for dtype, protocol in KINDS:
-        found = [dataset.read(dataset.find_path(root, DEVICE, SPEC, SPACE, dtype, protocol)) for root in roots]
+        found = [dataset.read(find_path(root, DEVICE, SPEC, SPACE, dtype, protocol)) for root in roots]
         together = {str(root): recording for root, recording in zip(roots[2:], found[2:], strict=True)}
         result[f"{dtype} {protocol}"] = compare(found[:2], together)
     out.write_text(json.dumps(result, indent=1) + "\n")

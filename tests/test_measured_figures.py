@@ -1,0 +1,43 @@
+"""Figures in the prose of docs/measuring.md and docs/clusters.md are those that were measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tilearena import dataset
+from tilearena.root import find_path, recorded
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "measuring.md"
+
+
+def test_figures_in_the_text_are_those_that_were_measured() -> None:
+    text = " ".join(PAGE.read_text().split())
+    header = dataset.read(find_path(DOCS.parent, "nvidia-h200", "networks", "paper9", "s8", "cold")).header
+    slowest = min(batch.telemetry.sm_clock_mhz.min for batch in header.batches if batch.telemetry.sm_clock_mhz)
+    assert f"the card's limit of {header.device.power_limit_w:.0f} W" in text
+    assert f"to {slowest:,.0f} MHz at the least" in text
+    cards = {dataset.read(path).header.device.uuid_sha256 for path in recorded(DOCS.parent)}
+    assert len(cards) == 2
+    assert "**Two cards** of one product" in text
+    rows = json.loads((DOCS / "measuring" / "dram.json").read_text())["rows"]
+    hot = [(r["operand_bytes"] + r["output_bytes"], r["read_of_operands"]) for r in rows if r["protocol"] == "hot"]
+    assert [f"{size / 1e6:.0f} MB" for size, _ in hot[:4]] == ["25 MB", "34 MB", "38 MB", "52 MB"]
+    nothing, some, more, all_ = (read for _, read in hot[:4])
+    assert nothing == 0 < min(some, more) <= max(some, more) < 0.5 < 0.95 < all_ < 1.05
+    assert "with 25 MB of A, B and D a hot launch reads nothing from DRAM, with 34 and 38 MB some" in text
+
+
+def test_page_on_clusters_has_the_overhead_that_was_measured() -> None:
+    result = json.loads((DOCS / "measuring" / "cluster.json").read_text())
+    seconds = {name: sum(run["seconds"] for run in result[name]) for name in ("plain", "cluster")}
+    assert result["overhead"] == pytest.approx(seconds["cluster"] / seconds["plain"] - 1, abs=1e-4)
+    text = " ".join((DOCS / "clusters.md").read_text().split())
+    assert f"it was {100 * result['overhead']:.1f} % over" in text
+    assert len(result["plain"]) == len(result["cluster"]) == 3
+    assert f"{result['problems']:,} problems each way" in text
+    pairs = [c["seconds"] / p["seconds"] - 1 for p, c in zip(result["plain"], result["cluster"], strict=True)]
+    assert f"({100 * min(pairs):.1f} to {100 * max(pairs):.1f} % in one pair" in text
+    plain = [run["seconds"] for run in result["plain"]]
+    assert f"differ by {100 * (max(plain) / min(plain) - 1):.1f} %" in text
