@@ -18,12 +18,11 @@ def recording(tmp_path, name, times, *, card="a" * 64, cards=(), seconds=2.0, no
         for i, one in enumerate(cards)
     )
     once = {"name": "cold", "rounds": 1, "screen_rounds": 0, "reference_rounds": 1}
-    only = {one for one in cards if len(set(cards)) == 1}
     header = golden.model_copy(
         update={
             "candidates": (*golden.candidates[:2], golden.candidates[9]),
             "protocol": golden.protocol.model_copy(update=once),
-            "device": golden.device.model_copy(update={"uuid_sha256": only.pop() if only else None}),
+            "device": golden.device.model_copy(update={"uuid_sha256": cards[0] if len(set(cards)) == 1 else None}),
             "batches": batches,
             "anchors": (),
             "noise_floor": noise_floor,
@@ -76,8 +75,6 @@ def test_speed_and_disturbance_are_by_card(tmp_path, alone):
     }
     product = 1.1**4 * (306 / 300) * 1.0 * (1100 / 700) * (1000 / 900)
     assert found["times_card1_over_card0"]["geomean"] == round(product ** (1 / 8), 5)
-    turned = recording(tmp_path, "turned", both[::-1], cards=cards)
-    assert two_cards.compare(alone, {"a": turned})  # the shapes are the same, in the same order
     fewer = recording(tmp_path, "fewer", both[:3], cards=cards[:3])
     with pytest.raises(ValueError, match="have other problems, or in another order"):
         two_cards.compare(alone, {"a": fewer})
