@@ -36,6 +36,7 @@ class Where:
     scheduler: str | None
     sms: int | None
     torch: bool
+    instance: bool = False
 
     def device(self) -> Device | None:
         """What will measure; None where only the cluster knows.
@@ -43,6 +44,8 @@ class Where:
         Raises:
             SpecError: the options contradict each other. NoGpuError, MeasureError: there are no such GPUs.
         """
+        if self.instance and (self.scheduler is not None or self.workers > 1):
+            raise SpecError("--instance is for one card; leave --workers and --scheduler out, and name it with --gpu")
         if self.scheduler is not None:
             if self.workers > 1 or self.ordinal:
                 raise SpecError("--scheduler takes its workers' GPUs; leave --workers and --gpu out")
@@ -52,7 +55,7 @@ class Where:
                 raise SpecError("--workers takes the first GPUs; leave --gpu out, or set CUDA_VISIBLE_DEVICES")
             if self.workers > (visible := len(visible_devices())):
                 raise MeasureError(f"--workers {self.workers}: this machine shows {visible} GPUs; give at most that")
-        return live.pick_device(self.ordinal, self.sms)
+        return live.pick_device(self.ordinal, self.sms, instance=self.instance)
 
 
 def measure(
@@ -66,6 +69,9 @@ def measure(
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, whose GPUs measure.")] = None,
     sms: Annotated[int | None, typer.Option(min=1, help="Use a partition of so many SMs (a green context).")] = None,
     torch: Annotated[bool, typer.Option(help="Time torch._int_mm, too, where torch is installed.")] = True,
+    instance: Annotated[
+        bool, typer.Option("--instance", help="Record under a slug of this very card, apart from others like it.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a recording that exists.")] = False,
     root: Root = None,
     as_json: Json = False,
@@ -73,7 +79,7 @@ def measure(
     """Prove exact and time every template on every problem of SPEC; an interrupted run goes on where it stopped."""
     workload = load_workload(spec)
     chosen = load_space(space or workload.space)
-    where = Where(ordinal, workers, scheduler, sms, torch)
+    where = Where(ordinal, workers, scheduler, sms, torch, instance)
     device, folder = where.device(), find_root(root)
     timings = cast(tuple[ProtocolName, ...], one_of("--protocol", protocol, PROTOCOLS))
     rows = []
@@ -136,7 +142,9 @@ def _hands(where: Where, device: Device | None, session: Session) -> Iterator[Se
         templates = session.space.templates(first.dtype, first.bit_op)
         build.build(live.library_name(session.space, first.dtype), templates, device.arch, progress=progress)
     ordinals = range(where.workers) if where.workers > 1 else [where.ordinal]
-    openings = [opening(session, ordinal=i, sms=where.sms, torch=where.torch) for i in ordinals]
+    openings = [
+        opening(session, ordinal=i, sms=where.sms, torch=where.torch, instance=where.instance) for i in ordinals
+    ]
     with ExitStack() as stack:
         yield _open_all(openings, stack)
 

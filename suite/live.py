@@ -16,9 +16,12 @@ from tilearena.space import Space
 from tilearena.vendor import External, find_cublaslt
 from tilearena.worker import Link
 
+#: Hexadecimal digits of a card's UUID hash in the slug of an instance.
+INSTANCE_DIGITS = 6
 
-def pick_device(ordinal: int = 0, sms: int | None = None) -> Device:
-    """The GPU with this number, or a partition of so many of its SMs.
+
+def pick_device(ordinal: int = 0, sms: int | None = None, *, instance: bool = False) -> Device:
+    """The GPU with this number, or a partition of so many of its SMs; with a slug of this card alone if ``instance``.
 
     Raises:
         NoGpuError: no GPU, not so many, or one that the templates do not run on.
@@ -30,7 +33,15 @@ def pick_device(ordinal: int = 0, sms: int | None = None) -> Device:
     device = devices[ordinal]
     if device.arch < min(build.ARCHES):
         raise NoGpuError(f"{device.product} is sm_{device.arch}; the templates need sm_80 or newer")
+    if instance:
+        device = device_instance(device)
     return device if sms is None else partition(device, sms)
+
+
+def device_instance(device: Device) -> Device:
+    """``device`` with the slug of this very card: its product's, and the first digits of the hash of its UUID."""
+    assert device.uuid_sha256 is not None  # the driver always tells
+    return device.model_copy(update={"slug": f"{device.slug}.{device.uuid_sha256[:INSTANCE_DIGITS]}"})
 
 
 def partition(device: Device, sms: int) -> Device:
@@ -104,6 +115,7 @@ def open_for_worker(
     ordinal: int = 0,
     sms: int | None = None,
     torch: bool = True,
+    instance: bool = False,
 ) -> GpuRunner:
     """`open_runner` from JSON values, in a worker process that owns the GPU.
 
@@ -115,9 +127,10 @@ def open_for_worker(
         ordinal: number of the GPU.
         sms: size of a partition of its SMs.
         torch: whether ``torch._int_mm`` is a candidate where torch is installed.
+        instance: whether the device has the slug of this card alone.
     """
     found = TypeAdapter(list[Problem]).validate_python(problems)
-    first, device = found[0], pick_device(ordinal, sms)
+    first, device = found[0], pick_device(ordinal, sms, instance=instance)
     link.lock(device)
     kernels = torch_kernels(device, first.dtype, ordinal) if torch else []
     runner = open_runner(

@@ -93,10 +93,13 @@ def _described(hand: Hand) -> dict[str, object]:
     }
 
 
-def opening(session: Session, *, ordinal: int = 0, sms: int | None = None, torch: bool = True) -> Opening:
+def opening(
+    session: Session, *, ordinal: int = 0, sms: int | None = None, torch: bool = True, instance: bool = False
+) -> Opening:
     """How a worker opens GPU ``ordinal``, or ``sms`` of its SMs, for ``session`` and the anchors.
 
-    ``torch`` says whether ``torch._int_mm`` is a candidate where torch is installed.
+    ``torch`` says whether ``torch._int_mm`` is a candidate where torch is installed, ``instance`` whether the device
+    has the slug of this card alone.
     """
     first = session.problems[0]
     problems = [*session.problems, *anchor_problems(first.dtype, first.bit_op)]
@@ -107,6 +110,7 @@ def opening(session: Session, *, ordinal: int = 0, sms: int | None = None, torch
         "ordinal": ordinal,
         "sms": sms,
         "torch": torch,
+        "instance": instance,
     }
     return Opening(factory="tilearena.live:open_for_worker", arguments=arguments)
 

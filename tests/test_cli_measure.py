@@ -15,6 +15,13 @@ def test_scheduler_takes_its_own_gpus(change):
         Where(**where).device()
 
 
+@pytest.mark.parametrize("change", [{"workers": 2}, {"scheduler": "h:1"}])
+def test_slug_of_one_card_is_for_one_card(change):
+    where = {"ordinal": 0, "workers": 1, "scheduler": None, "sms": None, "torch": True, "instance": True} | change
+    with pytest.raises(SpecError, match=r"^--instance is for one card; leave --workers and --scheduler out"):
+        Where(**where).device()
+
+
 def test_partition_and_candidates_reach_the_workers_of_a_cluster(run, monkeypatch):
     asked = []
 

@@ -1,6 +1,7 @@
 """Identity and state of a GPU, asked of fakes of the CUDA driver and of NVML."""
 
 import hashlib
+import re
 import sys
 import uuid
 from types import ModuleType, SimpleNamespace
@@ -12,7 +13,7 @@ from tilearena.device import Sensors, summarise, visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.live import pick_device
 from tilearena.provenance import Range, Telemetry
-from tilearena.records import device_slug
+from tilearena.records import SLUG, device_slug
 
 UUID = bytes(range(16))
 ATTRIBUTES = {
@@ -149,6 +150,16 @@ def test_gpu_that_is_not_there_or_too_old_is_refused(use_driver, no_nvml, monkey
     monkeypatch.setitem(ATTRIBUTES, "COMPUTE_CAPABILITY_MINOR", 5)
     with pytest.raises(NoGpuError, match="is sm_75; the templates need sm_80 or newer"):
         pick_device(0)
+
+
+def test_slug_of_an_instance_names_its_card_and_the_partition_comes_last(use_driver, no_nvml):
+    use_driver(FakeDriver())
+    digits = hashlib.sha256(UUID).hexdigest()[:6]
+    assert pick_device(0, instance=True).slug == f"nvidia-geforce-rtx-3080.{digits}"
+    part = pick_device(0, 24, instance=True)
+    assert (part.slug, part.sm_count, part.sm_total) == (f"nvidia-geforce-rtx-3080.{digits}-sm24", 24, 68)
+    assert re.fullmatch(SLUG, part.slug)
+    assert pick_device(0).slug == "nvidia-geforce-rtx-3080"
 
 
 def test_sensors_of_the_card_with_this_uuid_are_read_as_far_as_it_supports_them(nvml):

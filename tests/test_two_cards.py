@@ -1,5 +1,7 @@
 """Figures about two cards, counted by hand on small recordings."""
 
+from dataclasses import replace
+
 import pytest
 import two_cards
 from small_recording import GOLDEN, ok
@@ -8,7 +10,7 @@ from tilearena import dataset
 from tilearena.provenance import Batch
 
 
-def recording(tmp_path, name, times, *, card="a" * 64, cards=(), seconds=2.0, noise_floor=0.015):
+def recording(tmp_path, name, times, *, card="a" * 64, cards=(), seconds=2.0, noise_floor=0.015, shapes=None):
     """Two templates and a control; ``times`` [problem][template] in ns; ``cards`` of problem after problem."""
     golden = dataset.read(GOLDEN).header
     cards = cards or [card] * len(times)
@@ -28,7 +30,11 @@ def recording(tmp_path, name, times, *, card="a" * 64, cards=(), seconds=2.0, no
             "noise_floor": noise_floor,
         }
     )
-    rows = [ok(m, c, [time_ns]) for m, pair in enumerate(times, 1) for c, time_ns in enumerate([*pair, pair[1]])]
+    rows = [
+        ok(m, c, [time_ns])
+        for m, pair in zip(shapes or range(1, len(times) + 1), times, strict=True)
+        for c, time_ns in enumerate([*pair, pair[1]])
+    ]
     path = tmp_path / f"{name}.parquet"
     dataset.write(path, header, dataset.rows_from(rows))
     return dataset.read(path)
@@ -63,21 +69,40 @@ def test_tie_is_two_per_cent_at_most(tmp_path):
     assert two_cards.carried(first, second)["tied"] == 0.0
 
 
-def test_speed_and_disturbance_are_by_card(tmp_path, alone):
-    both = [[101, 202], [306, 303], [505, 404], [1100, 1000]]
-    cards = ["a" * 64, "b" * 64] * 2
-    together = recording(tmp_path, "both", both, cards=cards, seconds=1.0)
-    found = two_cards.compare(alone, {"workers": together})
-    assert found["rows_per_s"] == {"alone": [4.0, 4.0], "workers": 8.0}
-    assert found["disturbed"]["workers"] == {
+def test_speed_disturbance_and_repeats_are_by_card(tmp_path, alone):
+    both = [[1100, 1000], [101, 202], [306, 303], [505, 404]]  # in another order than alone
+    shapes = [4, 1, 2, 3]
+    cards = ["b" * 64, "a" * 64, "b" * 64, "a" * 64]
+    together = recording(tmp_path, "both", both, cards=cards, seconds=1.0, shapes=shapes)
+    again = [recording(tmp_path, f"{i}again", t, card=c * 64) for i, t, c in ((0, TIMES0, "a"), (1, TIMES0, "b"))]
+    found = two_cards.compare(alone, again, {"workers": together})
+    assert found["rows_per_s_alone"] == [4.0, 4.0]
+    assert (found["together"]["workers"]["rows_per_s"], found["together"]["workers"]["times_one_card"]) == (8.0, 2.0)
+    assert found["together"]["workers"]["disturbed"] == {
         "card0": {"problems": 2, "geomean": 1.01, "p05": 1.01, "p50": 1.01, "p95": 1.01},
         "card1": {"problems": 2, "geomean": 1.0, "p05": 1.0, "p50": 1.0, "p95": 1.0},
     }
     product = 1.1**4 * (306 / 300) * 1.0 * (1100 / 700) * (1000 / 900)
     assert found["times_card1_over_card0"]["geomean"] == round(product ** (1 / 8), 5)
+    assert [times["geomean"] for times in found["times_repeat_over_first"]] == [1.0, round(product ** (-1 / 8), 5)]
+    assert [own["regret_max"] for own in found["by_own_repeat"]] == [0.0, round(900 / 700 - 1, 6)]
     fewer = recording(tmp_path, "fewer", both[:3], cards=cards[:3])
-    with pytest.raises(ValueError, match="have other problems, or in another order"):
-        two_cards.compare(alone, {"a": fewer})
+    with pytest.raises(ValueError, match="have other problems"):
+        two_cards.compare(alone, again, {"a": fewer})
+    with pytest.raises(ValueError, match="have other problems"):
+        two_cards.compare([alone[0], fewer], again, {})
     stranger = recording(tmp_path, "stranger", both, cards=["c" * 64] * 4)
     with pytest.raises(ValueError, match=r"measured together, and alone"):
         two_cards.disturbed(stranger, alone)
+
+
+def test_seconds_are_lost_between_batches_and_at_the_ends(tmp_path):
+    """Of 10 s, card a measures 1 to 4 and 5 to 10, card b 0 to 4 and 4 to 8."""
+    one = recording(tmp_path, "one", TIMES0)
+    spans = [("b", 0, 4), ("a", 1, 4), ("b", 4, 8), ("a", 5, 10)]
+    batches = tuple(
+        Batch(session="a", card=card * 64, host="0" * 16, n_problems=1, started_at_s=start, seconds=end - start)
+        for card, start, end in spans
+    )
+    one = replace(one, header=one.header.model_copy(update={"batches": batches}))
+    assert two_cards.lost(one) == {"between": 0.05, "ends": pytest.approx((0.1 + 0.2) / 2)}
