@@ -119,7 +119,7 @@ def build(
         arch: 90 for ``sm_90``.
         cache: folder; default `cache_folder()`.
         jobs: compilers at a time; default the number of usable cores.
-        progress: called with (done, total, label) after each unit.
+        progress: called with (done, total, label) after each unit that was not cached.
 
     Raises:
         BuildError: no toolchain and no prebuilt library, or not one template compiles.
@@ -180,12 +180,14 @@ def _compile_all(
     """Key -> reason of the failure, empty for a success."""
     results: dict[str, str] = {}
     with ThreadPoolExecutor(jobs) as pool:
+        cached = {unit.key for unit in units if _cached(unit, cache) is not None}
         futures = {pool.submit(_compile, unit, arch, cache, tools): unit for unit in units}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 unit = futures[future]
                 results[unit.key] = future.result()
-                progress(done, len(units), unit.label)
+                if unit.key not in cached:
+                    progress(done, len(units), unit.label)
         except BaseException:  # Ctrl-C or a full disk: what has not begun never will
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -193,12 +195,10 @@ def _compile_all(
 
 
 def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
+    if (known := _cached(unit, cache)) is not None:
+        return known
     target = _object(cache, unit.key)
     failed = target.with_suffix(".failed.json")
-    if target.is_file():
-        return ""
-    if reason := _cached_failure(failed):
-        return reason
     target.parent.mkdir(parents=True, exist_ok=True)
     source = target.with_suffix(f".{os.getpid()}.cu")
     scratch = target.with_suffix(f".{os.getpid()}.o")
@@ -219,12 +219,15 @@ def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
         scratch.unlink(missing_ok=True)
 
 
-def _cached_failure(failed: Path) -> str:
-    """The reason that was stored; empty if there is none, or if the file is damaged."""
-    try:
-        return BuildFailure.model_validate_json(failed.read_bytes()).reason
-    except (OSError, ValueError):
+def _cached(unit: Unit, cache: Path) -> str | None:
+    """As `_compile` answers; None where it was not compiled yet, or its failure is damaged."""
+    target = _object(cache, unit.key)
+    if target.is_file():
         return ""
+    try:
+        return BuildFailure.model_validate_json(target.with_suffix(".failed.json").read_bytes()).reason or None
+    except (OSError, ValueError):
+        return None
 
 
 def _link(objects: Sequence[Path], target: Path, arch: int, tools: Toolchain) -> None:

@@ -20,7 +20,7 @@ from tilearena.hands import Hand
 from tilearena.measure import Session, opening, record
 from tilearena.progress import progress_bar
 from tilearena.provenance import Anchors
-from tilearena.records import PROTOCOLS, Device, Dtype, ProtocolName
+from tilearena.records import PROTOCOLS, Device, Dtype, Problem, ProtocolName
 from tilearena.root import find_path, find_root
 from tilearena.spec import load_space, load_workload
 from tilearena.worker_hand import WorkerHand
@@ -72,6 +72,9 @@ def measure(
     instance: Annotated[
         bool, typer.Option("--instance", help="Record under a slug of this very card, apart from others like it.")
     ] = False,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many of the problems, evenly spaced. Default: all.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a recording that exists.")] = False,
     root: Root = None,
     as_json: Json = False,
@@ -89,7 +92,7 @@ def measure(
             how = workload.protocol(timing, name)
             if repeat:  # other operands and another order of launches, or the two runs would not be independent
                 how = how.model_copy(update={"seed": how.seed + 1})
-            sessions.append(Session(workload, chosen, workload.problems_for(name), how))
+            sessions.append(Session(workload, chosen, sampled(workload.problems_for(name), sample), how))
         todo = sessions if device is None else _to_measure(folder, device, sessions, repeat=repeat, force=force)
         if not todo:
             continue
@@ -104,6 +107,19 @@ def measure(
         )
     if as_json:
         print_json(rows)
+
+
+def sampled(problems: tuple[Problem, ...], count: int | None) -> tuple[Problem, ...]:
+    """``count`` of ``problems``, evenly spaced, the first among them; all for None.
+
+    Raises:
+        SpecError: there are not so many.
+    """
+    if count is None:
+        return problems
+    if count > len(problems):
+        raise SpecError(f"--sample {count}: there are {len(problems)} problems; give at most that")
+    return tuple(problems[i * len(problems) // count] for i in range(count))
 
 
 def _to_measure(

@@ -7,12 +7,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, overload
 
 from tilearena import __version__
 from tilearena.errors import MeasureError, TilearenaError
-from tilearena.gpu_actor import FINISHED, ORDER, GpuActor, Place
+from tilearena.gpu_actor import FINISHED, ORDER, ROWS, GpuActor, Place
 from tilearena.hands import Done, Finished, HandLostError, Order
+from tilearena.records import Measurement
 from tilearena.worker_link import Opening, Ready
 
 Notice = Callable[[str], None]
@@ -82,6 +85,27 @@ class _Remote:
             self._actor.close().result(SILENCE_S)
 
 
+class _Unread(Sequence[Measurement]):
+    """Rows that are validated when they are looked at: the card has its next batch by then."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _rows(self) -> list[Measurement]:
+        return ROWS.validate_json(self._text)
+
+    @overload
+    def __getitem__(self, at: int) -> Measurement: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Measurement]: ...
+    def __getitem__(self, at: int | slice) -> Measurement | list[Measurement]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 class ActorHand:
     """See `tilearena.hands.Hand`: the GPU of a Dask worker."""
 
@@ -97,7 +121,8 @@ class ActorHand:
             HandLostError: the Dask worker, its host or the scheduler is gone, or as `WorkerHand.measure`.
         """
         answer = self._remote.ask("measure", ORDER.dump_json(order).decode())
-        finished = FINISHED.validate_json(self._remote.wait(answer, stop, done))
+        head, rows = self._remote.wait(answer, stop, done).split("\n")
+        finished = replace(FINISHED.validate_json(head), rows=_Unread(rows))
         done(finished.n_problems)
         return finished
 

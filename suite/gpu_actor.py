@@ -10,18 +10,19 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import TypeAdapter
 
 from tilearena import __version__
 from tilearena.hands import Finished, Order
-from tilearena.records import Record
+from tilearena.records import Measurement, Record
 from tilearena.worker_hand import WorkerHand, host
 from tilearena.worker_link import Opening, Ready
 
 T = TypeVar("T")
-ORDER, FINISHED = TypeAdapter(Order), TypeAdapter(Finished)
+ORDER, FINISHED, ROWS = TypeAdapter(Order), TypeAdapter(Finished), TypeAdapter(list[Measurement])
 
 
 class Place(Record):
@@ -60,7 +61,7 @@ class GpuActor:
         return Ready(**ready).model_dump_json()
 
     async def measure(self, order: str) -> str:
-        """See `tilearena.hands.Hand.measure`, from an `Order` to a `Finished`."""
+        """See `tilearena.hands.Hand.measure`, from an `Order` to a `Finished` without its rows, and a line of these."""
         self._n_done = 0
         self._stop.clear()
         return await _in_thread(lambda: self._measure(order))
@@ -69,7 +70,8 @@ class GpuActor:
         assert self._hand is not None
         with self._turn:
             finished = self._hand.measure(ORDER.validate_json(order), self._stop, self._count)
-        return FINISHED.dump_json(finished).decode()
+        rows = ROWS.dump_json(list(finished.rows))
+        return b"\n".join((FINISHED.dump_json(replace(finished, rows=[])), rows)).decode()
 
     def _count(self, n_done: int) -> None:
         self._n_done = n_done

@@ -1,7 +1,7 @@
 """A hand is one GPU that measures batches of problems, wherever it is: the contract, and what goes in and comes out."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +36,7 @@ class Finished:
     one that the rows are of.
     """
 
-    rows: list[Measurement]
+    rows: Sequence[Measurement]
     n_problems: int
     seconds: float
     telemetry: Telemetry

@@ -4,8 +4,10 @@ It ends, whatever its main thread is doing, when its standard input closes, as i
 """
 
 import importlib
+import itertools
 import os
 import queue
+import random
 import signal
 import sys
 import threading
@@ -87,12 +89,19 @@ def measure(link: Link, runner: Runner, work: Work) -> None:
 
 
 def warm_up(link: Link, runner: Runner, work: Work, seconds: float) -> None:
-    """Keep the GPU busy until its clocks have risen; what is timed meanwhile is thrown away."""
-    middle = len(work.problems) // 2
-    link.say(Trying(problem=middle, warm_up=True))
+    """Keep the GPU busy until its clocks have risen; what is timed meanwhile is thrown away.
+
+    With problems from all over ``work``: a library loads a kernel when it is first launched, which takes milliseconds,
+    and cuBLASLt has one for every kind of problem.
+    """
+    order = random.Random(0).sample(range(len(work.problems)), len(work.problems))
     end = time.monotonic() + seconds
-    while work.which[middle] and time.monotonic() < end:
-        measure_problem(runner, work.problems[middle], work.protocol, work.which[middle])
+    for i in itertools.cycle(order):
+        if time.monotonic() >= end:
+            break
+        link.say(Trying(problem=i, warm_up=True))
+        if work.which[i]:
+            measure_problem(runner, work.problems[i], work.protocol, work.which[i])
     link.say(Trying(problem=0))
 
 
@@ -109,13 +118,14 @@ def serve(link: Link, opening: Opening) -> NoReturn:
 def _serve(link: Link, runner: Runner, warm_up_s: float) -> NoReturn:
     ready = {key: getattr(runner, key) for key in ("device", "candidates", "default", "versions")}
     link.say(Ready(**ready, clock=runner.clock()))
-    warm = False
+    warm: set[int] = set()
     while True:
         work = link.told()
         assert isinstance(work, Work)
-        if not work.alone and not warm:
+        candidates = {candidate for which in work.which for candidate in which}
+        if not work.alone and not candidates <= warm:  # the anchors' have the default template alone
             warm_up(link, runner, work, warm_up_s)
-            warm = True
+            warm |= candidates
         measure(link, runner, work)
 
 

@@ -26,7 +26,7 @@ class Opening(Record):
             `tilearena.worker.Link`; answers a context manager whose value is a `tilearena.runner.Runner`. It calls
             ``link.lock(device)`` before it opens the GPU.
         arguments: for the factory; JSON.
-        warm_up_s: how long the GPU is kept busy before the first batch.
+        warm_up_s: how long the GPU is kept busy before the first batch that has a candidate that ran in none before.
     """
 
     kind: Literal["opening"] = "opening"

@@ -6,6 +6,7 @@ from tilearena import cli_measure, cluster
 from tilearena.cli_measure import Where
 from tilearena.errors import MeasureError, SpecError
 from tilearena.provenance import Anchors
+from tilearena.records import Problem
 
 
 @pytest.mark.parametrize("change", [{"workers": 2}, {"ordinal": 1}])
@@ -35,6 +36,14 @@ def test_partition_and_candidates_reach_the_workers_of_a_cluster(run, monkeypatc
     assert run(*command[:4])[0] == 2
     assert asked == [("h:1", 72, False), ("h:1", None, True)]
     assert cli_measure.Where(0, 1, "h:1", 72, torch=False).device() is None
+
+
+def test_sample_is_evenly_spaced_over_the_problems():
+    problems = tuple(Problem(dtype="s8", m=m, n=128, k=128) for m in range(1, 8))
+    assert [p.m for p in cli_measure.sampled(problems, 3)] == [1, 3, 5]
+    assert cli_measure.sampled(problems, 7) == cli_measure.sampled(problems, None) == problems
+    with pytest.raises(SpecError, match=r"^--sample 8: there are 7 problems; give at most that$"):
+        cli_measure.sampled(problems, 8)
 
 
 def test_drift_is_said_to_the_middle_and_to_the_end_of_each_session():

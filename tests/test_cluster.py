@@ -143,11 +143,11 @@ def test_stop_interrupts_a_batch_and_keeps_what_is_finished(two):
         finished = hand.measure(Order(problems, PROTOCOL), stop, done)
         assert 0 < finished.n_problems < 100
         seed = int(hand.device.uuid_sha256.removeprefix("card "))
-        assert finished.rows == _undisturbed(problems[: finished.n_problems], seed=seed)
+        assert list(finished.rows) == _undisturbed(problems[: finished.n_problems], seed=seed)
         assert counts == sorted(counts)
         assert counts[-1] == finished.n_problems
         again = hand.measure(Order(problems[:2], PROTOCOL), threading.Event())
-        assert again.rows == _undisturbed(problems[:2], seed=seed)
+        assert list(again.rows) == _undisturbed(problems[:2], seed=seed)
 
 
 def test_hand_describes_its_card_as_its_runner_does(two):

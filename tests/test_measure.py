@@ -191,7 +191,7 @@ def test_opening_is_json_that_names_all_problems_and_the_anchors(short_session):
     problems = [Problem.model_validate(p) for p in arguments.pop("problems")]
     assert problems == [*short_session.problems, *anchor_problems("s8", None)]
     assert Space.model_validate(arguments.pop("space")) == short_session.space
-    assert arguments == {"seed": short_session.protocol.seed, "ordinal": 1, "sms": 72, "torch": True}
+    assert arguments == {"seed": short_session.protocol.seed, "ordinal": 1, "sms": 72, "torch": True, "instance": False}
 
 
 def test_threads_of_hands_are_gone_when_the_recording_is_there(short_session, recording_path):

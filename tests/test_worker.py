@@ -106,18 +106,43 @@ def test_message_to_a_worker_that_is_stopped_keeps_nobody_waiting(start):
     assert is_gone(process.pid)
 
 
-def test_warm_up_is_announced_measures_the_middle_problem_and_comes_once(start):
+def test_warm_up_is_announced_goes_through_all_problems_and_comes_once(start):
     process = start(warm_up_s=0.3)
     _hear(process, Ready)
     started = time.monotonic()
     process.tell(_work())
     heard = _hear(process, Rows)
     assert time.monotonic() - started >= 0.3
-    assert heard[:2] == [Trying(problem=2, warm_up=True), Trying(problem=0)]
+    trying = [said for said in heard if isinstance(said, Trying)]
+    assert trying[-1] == Trying(problem=0)
+    assert all(said.warm_up for said in trying[:-1])
+    tried = [said.problem for said in trying[:-1]]
+    assert sorted(tried[: len(PROBLEMS)]) == list(range(len(PROBLEMS)))
+    assert tried[len(PROBLEMS) :] == tried[: -len(PROBLEMS)]  # again and again
     while sum(isinstance(said, Rows) for said in heard) < len(PROBLEMS):
         heard += _hear(process, Rows)
     process.tell(_work(PROBLEMS[:1]))
     assert all(isinstance(said, Rows) for said in _hear(process, Rows))
+
+
+def test_candidate_that_ran_in_no_batch_before_is_warmed_up(start):
+    """The anchors come first, with the default template alone."""
+    process = start(warm_up_s=0.1)
+    _hear(process, Ready)
+
+    def warms_up(which):
+        problem = PROBLEMS[:1]
+        process.tell(Work(problems=problem, protocol=_work().protocol, which=(which,)))
+        return any(isinstance(said, Trying) and said.warm_up for said in _hear(process, Rows))
+
+    assert [warms_up(which) for which in ((4,), (4,), (0, 4), (4, 0), (0,), (5,))] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 class _Noting(standin.StandInRunner):
