@@ -1,6 +1,6 @@
 """The tables of docs/measuring.md are what docs/measuring/*.json say; running this file writes them anew.
 
-The JSON files are results of clock_cupti.py, clock_dram.py and clock_profiler.py on a GPU.
+The JSON files are results of clock_*.py, two_cards.py and two_cards_speed.py on a GPU.
 """
 
 import json
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import recorded_figures
 from clock_profiler import repeated
+from two_cards_tables import two_cards, two_cards_speed
 
 from tilearena.spec import load_space
 
@@ -178,6 +179,8 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "dram": dram,
     "profiler": profiler,
     "recordings": recorded,
+    "two_cards": two_cards,
+    "two_cards_speed": two_cards_speed,
 }
 
 
@@ -202,7 +205,7 @@ def bounds(text: str, name: str) -> tuple[int, int]:
 def test_tables_are_what_was_measured(name: str) -> None:
     text = PAGE.read_text()
     begin, end = bounds(text, name)
-    assert source(name).is_file(), f"run tests/clock_{name}.py on a GPU"
+    assert source(name).is_file()
     assert text[begin:end].strip() == render(name)
 
 

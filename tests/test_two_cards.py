@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import two_cards
+import two_cards_speed
 from small_recording import GOLDEN, ok
 
 from tilearena import dataset
@@ -74,10 +75,13 @@ def test_speed_disturbance_and_repeats_are_by_card(tmp_path, alone):
     shapes = [4, 1, 2, 3]
     cards = ["b" * 64, "a" * 64, "b" * 64, "a" * 64]
     together = recording(tmp_path, "both", both, cards=cards, seconds=1.0, shapes=shapes)
-    again = [recording(tmp_path, f"{i}again", t, card=c * 64) for i, t, c in ((0, TIMES0, "a"), (1, TIMES0, "b"))]
+    again = [recording(tmp_path, f"{c}again", TIMES0, card=c * 64, seconds=s) for c, s in (("a", 2.0), ("b", 4.0))]
     found = two_cards.compare(alone, again, {"workers": together})
-    assert found["rows_per_s_alone"] == [4.0, 4.0]
-    assert (found["together"]["workers"]["rows_per_s"], found["together"]["workers"]["times_one_card"]) == (8.0, 2.0)
+    assert found["rows_per_s_alone"] == [[4.0, 4.0], [4.0, 2.0]]
+    assert (found["together"]["workers"]["rows_per_s"], found["together"]["workers"]["times_one_card"]) == (
+        8.0,
+        round(8 / 3.5, 3),
+    )
     assert found["together"]["workers"]["disturbed"] == {
         "card0": {"problems": 2, "geomean": 1.01, "p05": 1.01, "p50": 1.01, "p95": 1.01},
         "card1": {"problems": 2, "geomean": 1.0, "p05": 1.0, "p50": 1.0, "p95": 1.0},
@@ -106,3 +110,25 @@ def test_seconds_are_lost_between_batches_and_at_the_ends(tmp_path):
     )
     one = replace(one, header=one.header.model_copy(update={"batches": batches}))
     assert two_cards.lost(one) == {"between": 0.05, "ends": pytest.approx((0.1 + 0.2) / 2)}
+
+
+def test_seconds_outside_intervals_are_a_problems_share(tmp_path):
+    """2 s of batches, of which 1 s was timed, shared by four problems."""
+    times = [[100_000_000, 50_000_000]] * 2 + [[50_000_000, 100_000_000]] * 2
+    one = recording(tmp_path, "one", times)  # the control of each takes as long as its second template
+    timed_s = (2 * 0.2) + (2 * 0.25)
+    assert two_cards_speed.untimed_ms(one) == pytest.approx((2.0 - timed_s) / 4 * 1e3)
+
+
+def test_speed_of_both_is_over_the_mean_of_one(tmp_path, monkeypatch):
+    seconds = {("a",): 4.0, ("b",): 2.0, ("a", "b"): 1.5}
+
+    def record(what, hands, folder):
+        return recording(
+            tmp_path, "".join(hands), TIMES0, cards=list(hands) * (4 // len(hands)), seconds=seconds[tuple(hands)]
+        )
+
+    monkeypatch.setattr(two_cards_speed, "record", record)
+    found = two_cards_speed.compare(None, ["a", "b"], tmp_path)
+    assert found["rows_per_s"] == [2.0, 4.0, pytest.approx(8 / 1.5, abs=0.05)]
+    assert found["times_one_card"] == pytest.approx(8 / 1.5 / 3.0, abs=0.02)

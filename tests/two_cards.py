@@ -17,34 +17,12 @@ from typing import Any
 import numpy as np
 
 from tilearena import dataset
+from tilearena.agreement import carried
 from tilearena.dataset import Floats, Recording
 
 KINDS = tuple((dtype, protocol) for dtype in ("s8", "b1") for protocol in ("cold", "hot"))
 #: How both cards shared the problems.
 HOW = ("--workers 2", "--scheduler")
-#: As the score's: no more than this is a tie.
-MOST_TIE = 0.02
-
-
-def carried(chooser: Recording, judge: Recording) -> dict[str, float]:
-    """How good the best templates of ``chooser`` are by the times of ``judge``, on the problems that both have.
-
-    ``same_best`` and ``tied`` (within the noise floor of ``judge``, at most 2 %) are shares, regrets are fractions.
-    """
-    chosen_ns, judged_ns = chooser.table.time_ns, judge.table.time_ns
-    both = np.isfinite(chosen_ns).any(axis=1) & np.isfinite(judged_ns).any(axis=1)
-    chosen_ns, judged_ns = chosen_ns[both], judged_ns[both]
-    picks, best_ns = np.argmin(chosen_ns, axis=1), judged_ns.min(axis=1)
-    regret = judged_ns[np.arange(len(picks)), picks] / best_ns - 1
-    tie = min(MOST_TIE, judge.header.noise_floor or 0.0)
-    return {
-        "problems": len(picks),
-        "same_best": round(float((picks == np.argmin(judged_ns, axis=1)).mean()), 4),
-        "tied": round(float((regret <= tie).mean()), 4),
-        "regret_mean": round(float(regret.mean()), 6),
-        "regret_p95": round(float(np.quantile(regret, 0.95)), 6),
-        "regret_max": round(float(regret.max()), 6),
-    }
 
 
 def ratios(before_ns: Floats, after_ns: Floats) -> dict[str, float]:
@@ -116,7 +94,7 @@ def compare(alone: Sequence[Recording], repeats: Sequence[Recording], together: 
     for recording in (second, *repeats):
         if not np.array_equal(recording.table.problems, first.table.problems):
             raise ValueError("the recordings have other problems, or in another order")
-    each = [rows_per_s(recording) for recording in alone]
+    each = [[rows_per_s(one), rows_per_s(again)] for one, again in zip(alone, repeats, strict=True)]
     found: dict[str, Any] = {
         "times_card1_over_card0": ratios(first.table.time_ns, second.table.time_ns),
         "times_repeat_over_first": [
