@@ -46,7 +46,7 @@ def _options(
 app.command()(cli_gpu.devices)
 app.command()(cli_gpu.doctor)
 app.command()(cli_gpu.build)
-app.command()(cli_recordings.recordings)
+app.add_typer(cli_recordings.app, name="recordings")
 app.command()(cli_measure.measure)
 app.command()(cli_score.score)
 app.command()(cli_score.bench)

@@ -1,16 +1,24 @@
-"""The verb about what is recorded."""
+"""The verbs about what is recorded: list and verify, describe, publish."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
 
 from tilearena.cli_options import Json, Root, console, print_json
+from tilearena.datasheet.page import write_datasheet
+from tilearena.datasheet.publish import publish as publish_to
+from tilearena.errors import SpecError
 from tilearena.inventory import Entry, inventory
 from tilearena.root import find_root
 
+app = typer.Typer()
 
+
+@app.callback(invoke_without_command=True)
 def recordings(
+    context: typer.Context,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check every file: content, place, and what it is of.")
     ] = False,
@@ -18,6 +26,10 @@ def recordings(
     as_json: Json = False,
 ) -> None:
     """List the recordings: of which device, when, how many rows, how noisy, and with which fingerprint."""
+    if context.invoked_subcommand is not None:
+        if verify or root is not None or as_json:
+            raise SpecError(f"give options after `tilearena recordings {context.invoked_subcommand}`, not before")
+        return
     entries = list(inventory(find_root(root), verify=verify))
     if as_json:
         print_json([_flat(entry) for entry in entries])
@@ -25,6 +37,27 @@ def recordings(
         _show(entries, verify)
     if any(entry.fault for entry in entries):
         raise typer.Exit(1)
+
+
+@app.command()
+def datasheet(
+    out: Annotated[Path, typer.Argument(metavar="OUT.md", help="Where to write it.")],
+    root: Root = None,
+) -> None:
+    """Write the datasheet of all recordings to OUT.md, and its pictures into a folder of that name beside it."""
+    for path in write_datasheet(find_root(root), out):
+        print(path)
+
+
+@app.command()
+def publish(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet.")],
+    root: Root = None,
+) -> None:
+    """Write the recordings with datasheet, licence, citation and checksums to DIR, for Hugging Face and Zenodo."""
+    paths = publish_to(find_root(root), folder)
+    recorded = [path for path in paths if path.suffix == ".parquet"]
+    print(f"{folder}: {len(recorded)} recordings and {len(paths) - len(recorded)} other files; nothing was uploaded")
 
 
 def _flat(entry: Entry) -> dict[str, Any]:

@@ -44,6 +44,7 @@ pytest_plugins = [
     "fake_nvcc",
     "faking",
     "formula",
+    "published",
     "short_session",
     "small_recording",
     "standin_hand",

@@ -1,6 +1,8 @@
 """docs/commands.md is what the command line says of itself; ``python tests/test_docs_commands.py`` writes it anew."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -17,13 +19,20 @@ does not follow from its picks). `--root` names the folder that holds `baselines
 """
 
 
+def verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """All verbs with their names, those of a group behind it."""
+    for name, verb in group.commands.items():
+        yield before + name, verb
+        yield from verbs(verb, f"{before}{name} ") if hasattr(verb, "commands") else ()
+
+
 def render() -> str:
     """The page."""
     lines = [HEAD]
-    for name, verb in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, verb in verbs(typer.main.get_command(app)):
         arguments = [p for p in verb.params if p.param_type_name == "argument"]
         options = [p for p in verb.params if p.param_type_name != "argument"]
-        shown = [p.name.upper() + ("..." if p.nargs == -1 else "") for p in arguments]
+        shown = [p.metavar or p.name.upper() + ("..." if p.nargs == -1 else "") for p in arguments]
         shown = [text if p.required else f"[{text}]" for text, p in zip(shown, arguments, strict=True)]
         lines += [" ".join(["## tilearena", name, *shown]), "", verb.help.strip(), ""]
         lines += ["| option | meaning |", "|---|---|"]

@@ -1,0 +1,1 @@
+"""What is recorded, described and published: the page, its tables and pictures, and the folder for others."""

@@ -1,0 +1,104 @@
+"""Known limits of the recordings: each is said only where it holds, with figures from the recordings."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from tilearena.datasheet.collection import Collection, Held
+from tilearena.datasheet.roofline import moved_bytes
+from tilearena.datasheet.tables import cards_of, n_samples
+
+#: On an H200 a hot launch finds nothing in the L2 from there on, see docs/measuring/dram.json.
+HOT_IS_COLD = {"NVIDIA H200": 50_000_000}
+
+
+def limits(collection: Collection) -> list[str]:
+    """The section, a point for each limit."""
+    found = (*_products(collection), *_samples(collection), *_emulated(collection), *_hot(collection))
+    found = (*found, *_interval(collection), *_together(collection), *_scope())
+    return ["## Known limits", "", *(f"- {text}" for text in found), ""]
+
+
+def _products(collection: Collection) -> Iterator[str]:
+    products = sorted({device.product for device in collection.devices})
+    cards = {card for one in collection.held for card in cards_of(one)}
+    if len(products) == 1:
+        yield f"One product: {products[0]}, {len(cards)} cards of it. Nothing here says how another one behaves."
+    if any(device.sm_total for device in collection.devices):
+        yield (
+            "A partition of the SMs (a CUDA green context) has the whole card's L2, memory and clocks: it stands for a "
+            "number of SMs, not for a smaller product."
+        )
+
+
+def _samples(collection: Collection) -> Iterator[str]:
+    rows = [n_samples(one) / max(1, len(one.recording.rows)) for one in collection.held]
+    yield (
+        f"Samples are as many as the race gives, not a fixed number: {min(rows):.1f} to {max(rows):.1f} a row in the "
+        "mean of a recording. A template that the screen tells from the fastest has those of the screen alone, so the "
+        "times of slow templates are rougher than those of fast ones ([measuring.md](measuring.md))."
+    )
+
+
+def _emulated(collection: Collection) -> Iterator[str]:
+    emulated = [one for one in collection.held if one.header.support == "emulated"]
+    if emulated:
+        dtypes = ", ".join(sorted({one.header.dtype for one in emulated}))
+        products = ", ".join(sorted({one.header.device.product for one in emulated}))
+        specs = ", ".join(sorted({f"`{one.header.spec}`" for one in emulated}))
+        yield f"{dtypes} is emulated on {products}, and only in {specs}; it is never averaged with native rows."
+
+
+def _hot(collection: Collection) -> Iterator[str]:
+    shares: dict[str, float] = {}
+    for one in collection.firsts:
+        least = HOT_IS_COLD.get(one.header.device.product)
+        if one.header.protocol.name == "hot" and least is not None:
+            large = moved_bytes(one.recording.table.problems, one.header.dtype) > least
+            shares.setdefault(f"{one.header.spec} {one.header.dtype}", float(np.mean(large)))
+    if shares:
+        listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        yield (
+            "*hot* means the same operands, not that they are in the L2: above about 50 MB of A, B and D on an H200, "
+            f"hot is cold. Share of such problems: {listed}."
+        )
+
+
+def _interval(collection: Collection) -> Iterator[str]:
+    clocks = [one.header.clock for one in collection.held if one.header.clock is not None]
+    if clocks:
+        empty_us = [clock.empty_launch_ns / 1e3 for clock in clocks]
+        yield (
+            "An interval adds about 3 us on an H200 to what is in it, and nothing is subtracted: cold times of short "
+            "kernels are nearer to each other than those of the bare kernels. With an empty kernel in between two "
+            f"events are {min(empty_us):.1f} to {max(empty_us):.1f} us apart (`clock` in the header)."
+        )
+
+
+def _together(collection: Collection) -> Iterator[str]:
+    pairs = [pair for pair in combinations(collection.held, 2) if at_the_same_time(*pair)]
+    if pairs:
+        listed = sorted({f"`{one.header.spec}` on `{one.header.device.slug}`" for pair in pairs for one in pair})
+        yield (
+            f"Two cards of one host measured at the same time, one recording each: {'; '.join(listed)}. "
+            "[measuring.md](measuring.md#two-cards) shows what that changes."
+        )
+
+
+def at_the_same_time(one: Held, other: Held) -> bool:
+    """Whether another card of the same host measured ``other`` while ``one`` was measured."""
+    for mine in one.header.batches:
+        for theirs in other.header.batches:
+            apart = mine.host != theirs.host or mine.card == theirs.card
+            first, second = sorted((mine, theirs), key=lambda batch: batch.started_at_s)
+            if not apart and second.started_at_s < first.started_at_s + first.seconds:
+                return True
+    return False
+
+
+def _scope() -> Iterator[str]:
+    yield (
+        "Templates of one space (no split-K, no `wgmma`), s32 output without a fused epilogue, A row-major and B "
+        "column-major, operands uniform over all bit patterns."
+    )
