@@ -39,40 +39,57 @@ def bootstrap(
     }
 
 
-def weighted_mean(weights: Floats, values: Floats) -> Floats:
-    """Mean [B] of ``values`` [P] under each row of ``weights`` [B, P]; NaN values take no part."""
+def weighted_mean(weights: Floats, values: Floats, total: Floats | None = None) -> Floats:
+    """Mean [B] of ``values`` [P] under each row of ``weights`` [B, P]; NaN values take no part.
+
+    ``total`` is the sum [B] of each row of ``weights``, given where many means are taken under the same.
+    """
     known = ~np.isnan(values)
-    # einsum rather than @: one thread, and the same sum on every machine's BLAS
-    total = np.einsum("bp,p->b", weights, known.astype(np.float64))
-    summed = np.einsum("bp,p->b", weights, np.where(known, values, 0.0))
+    if not known.any():
+        return np.full(len(weights), np.nan)
+    if not known.all() or total is None:
+        # einsum rather than @: one thread, and the same sum on every machine's BLAS
+        total = np.einsum("bp,p->b", weights, known.astype(np.float64))
+        values = np.where(known, values, 0.0)
+    # contiguous, since the order in which einsum sums a column of a matrix is another
+    summed = np.einsum("bp,p->b", weights, np.ascontiguousarray(values))
     mean: Floats = np.divide(summed, total, out=np.full(len(weights), np.nan), where=total > 0)
     return mean
 
 
-def weighted_quantiles(weights: Floats, values: Floats, q: tuple[float, ...]) -> list[Floats]:
+def ascending(values: Floats) -> Ints:
+    """Indices of the ``values`` that are not NaN, from the lowest up."""
+    order: Ints = np.argsort(values)[: int((~np.isnan(values)).sum())]
+    return order
+
+
+def weighted_quantiles(
+    weights: Floats, values: Floats, q: tuple[float, ...], order: Ints | None = None
+) -> list[Floats]:
     """Quantiles [B], one for each of ``q``, of ``values`` [P] repeated ``weights`` [B, P] (whole numbers) times.
 
     NaN values take no part. Interpolates linearly, as ``numpy.quantile`` does by default; q = 1 is the maximum.
+    ``order`` is ``ascending(values)``, given where the same values are asked for under many weights.
     """
-    order = np.argsort(values)[: int((~np.isnan(values)).sum())]
+    order = ascending(values) if order is None else order
     if not len(order):
         return [np.full(len(weights), np.nan) for _ in q]
     ordered = values[order]
-    up_to = weights[:, order].cumsum(axis=1)
+    up_to = weights.take(order, axis=1).cumsum(axis=1)
     total = up_to[:, -1]
+    position = np.maximum(total - 1, 0)[:, None] * np.array(q)
+    below = np.floor(position)
+    ends = np.concatenate([below, np.ceil(position)], axis=1)
+    found = np.stack([np.searchsorted(row, at, side="right") for row, at in zip(up_to, ends, strict=True)])
+    low, high = np.split(ordered[np.minimum(found, len(ordered) - 1)], 2, axis=1)
+    quantiles = np.where(total[:, None] > 0, low + (position - below) * (high - low), np.nan)
+    return list(quantiles.T)
 
-    def at(position: Floats) -> Floats:
-        index = np.minimum((up_to <= position[:, None]).sum(axis=1), len(ordered) - 1)
-        found: Floats = ordered[index]
-        return found
 
-    quantiles = []
-    for share in q:
-        position = np.maximum(total - 1, 0) * share
-        below = np.floor(position)
-        low, high = at(below), at(np.ceil(position))
-        quantiles.append(np.where(total > 0, low + (position - below) * (high - low), np.nan))
-    return quantiles
+def weighted_max(weights: Floats, values: Floats) -> Floats:
+    """Largest [B] of the ``values`` [P] that ``weights`` [B, P] do not leave out; NaN values take no part."""
+    largest: Floats = np.where((weights > 0) & ~np.isnan(values), values, -np.inf).max(axis=1, initial=-np.inf)
+    return np.where(largest > -np.inf, largest, np.nan)
 
 
 def _resamples(groups: Ints, seed: int, n_resamples: int) -> Iterator[Floats]:
@@ -87,7 +104,8 @@ def _resamples(groups: Ints, seed: int, n_resamples: int) -> Iterator[Floats]:
         drawn = ((bits.random_raw(n * n_groups) >> np.uint64(32)) * np.uint64(n_groups)) >> np.uint64(32)
         cell = drawn.astype(np.int64) + np.repeat(np.arange(n), n_groups) * n_groups
         counts = np.bincount(cell, minlength=n * n_groups).reshape(n, n_groups)
-        yield counts[:, group].astype(np.float64)
+        # take keeps each resample's weights together in memory, and reads of large recordings are many times faster
+        yield counts.take(group, axis=1).astype(np.float64)
 
 
 def _interval(samples: Floats) -> tuple[float, float]:

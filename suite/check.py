@@ -57,9 +57,10 @@ def open_sources(root: Path, key: Key) -> Sources:
     """The recordings below ``root`` that a result of ``key`` must follow from, of what the names mean now.
 
     Raises:
-        RecordingError, SpecError: see `Sources.open` and `Sources.require`.
+        RecordingError, SpecError: see `Sources.open`, `Sources.require_measured` and `Sources.require`.
     """
     sources = Sources.open(root, key)
+    sources.require_measured()
     sources.require()
     return sources
 

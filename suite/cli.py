@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from tilearena import __version__, cli_gpu, cli_measure, cli_recordings, cli_score
+from tilearena import __version__, cli_gpu, cli_import, cli_measure, cli_recordings, cli_score
 from tilearena.cli_options import Json, Root, console, print_json
 from tilearena.errors import Interrupted, PredictorError, TilearenaError, one_line
 from tilearena.leaderboard import serve
@@ -48,6 +48,7 @@ app.command()(cli_gpu.doctor)
 app.command()(cli_gpu.build)
 app.add_typer(cli_recordings.app, name="recordings")
 app.command()(cli_measure.measure)
+app.command("import")(cli_import.import_)
 app.command()(cli_score.score)
 app.command()(cli_score.bench)
 app.command()(cli_score.submit)

@@ -66,6 +66,7 @@ def _flat(entry: Entry) -> dict[str, Any]:
     if header is None:
         return flat
     return flat | {
+        "origin": header.origin,
         "device": header.device.slug,
         "spec": header.spec,
         "space": header.space,

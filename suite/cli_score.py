@@ -13,13 +13,15 @@ from tilearena.check import NOT_RECOMPUTED, check
 from tilearena.cli_options import Device, Dtypes, Json, Predictors, Root, Seed, TimeLimit, console, one_of, print_json
 from tilearena.errors import NoGpuError, SubmissionError, TilearenaError, one_line
 from tilearena.evaluate import Subject, evaluate_each
+from tilearena.exchange.importing import imported_headers
+from tilearena.judge import not_ranked
 from tilearena.manifest import SEED
 from tilearena.plugins import discover
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
-from tilearena.report import failures, score_table
+from tilearena.report import device_title, failures, score_table
 from tilearena.root import find_path, find_root
 from tilearena.score import Score
-from tilearena.spec import Workload, load_space, load_workload
+from tilearena.spec import load_space, load_workload
 from tilearena.splits import NETWORKS, SPLITS, Split
 from tilearena.submission import Scored, prepare, require_file, require_kept
 
@@ -35,31 +37,34 @@ def _evaluate(
     predictors: list[str] | None,
     **options: Any,
 ) -> tuple[list[Scored], list[TilearenaError]]:
-    workload = load_workload(spec)
-    templates = load_space(space)
+    imported = imported_headers(folder, device, spec, space)
+    # a name means what was imported under it, or else a workload
+    workload, templates = (None, None) if imported else (load_workload(spec), load_space(space))
+    known = workload.dtypes if workload else tuple(dict.fromkeys(dtype for dtype, _ in imported))
+    spec, space = workload.name if workload else spec, templates.name if templates else space
     names = one_of("--predictor", predictors, tuple(discover()))
     subjects = [
         Subject(
-            workload.name,
-            templates.name,
+            spec,
+            space,
             cast(Dtype, dtype),
             cast(ProtocolName, protocol),
             device,
             cast(Split, split),
         )
         for protocol in protocols
-        for dtype in _recorded_dtypes(folder, device, workload, templates.name, protocol, dtypes)
+        for dtype in _recorded_dtypes(folder, device, spec, space, protocol, known, dtypes)
         for split in splits
     ]
     return evaluate_each(folder, subjects, names, workload=workload, space=templates, **options)
 
 
 def _recorded_dtypes(
-    folder: Path, device: str, workload: Workload, space: str, protocol: str, asked: list[str] | None
+    folder: Path, device: str, spec: str, space: str, protocol: str, known: tuple[str, ...], asked: list[str] | None
 ) -> tuple[str, ...]:
     """The dtypes that were asked for, else those that are recorded; all of them where none is, for the error to say."""
-    known = one_of("--dtype", asked, workload.dtypes)
-    paths = {d: find_path(folder, device, workload.name, space, d, protocol, workload.op) for d in known}
+    known = one_of("--dtype", asked, known)
+    paths = {d: find_path(folder, device, spec, space, d, protocol) for d in known}
     return known if asked else tuple(d for d in known if paths[d].is_file()) or known
 
 
@@ -100,9 +105,10 @@ def score(
     )
     scores = [s.score for s in scored]
     if as_json:
-        print_json([s.flat() for s in scores])
+        print_json([s.score.flat() | {"origin": s.origin} for s in scored])
     else:
-        console().print(score_table(scores, f"{spec} on {device}, split {split}"))
+        where = device_title(device, [s.origin for s in scored])
+        console().print(score_table(scores, f"{spec} on {where}, split {split}"))
     _exit_if_failed(refused, scores)
 
 
@@ -125,6 +131,8 @@ def submit(
 ) -> None:
     """Score predictors and write one submission (JSON and Parquet) for each of them."""
     folder = find_root(root)
+    if imported := imported_headers(folder, device, spec, space):
+        raise SubmissionError(not_ranked(next(iter(imported.values()))))
     prepare(out or folder, submitter)
     scored, refused = _evaluate(
         folder,

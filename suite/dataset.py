@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from tilearena.atomic import replacing
 from tilearena.errors import RecordingError
@@ -27,14 +27,15 @@ from tilearena.records import (
     Dtype,
     Measurement,
     Op,
+    Origin,
     Protocol,
     ProtocolName,
     Record,
     Support,
     Template,
 )
-from tilearena.row_fault import candidate_fault, row_fault
-from tilearena.rows import content_fingerprint, median_time_ns
+from tilearena.row_fault import candidate_fault, label_fault, row_fault
+from tilearena.rows import content_fingerprint, label_order, median_time_ns, problems_of
 
 SCHEMA_VERSION = 2
 METADATA_KEY = b"tilearena"
@@ -76,6 +77,7 @@ class Header(Record):
     """
 
     schema_version: int = SCHEMA_VERSION
+    origin: Origin = "measured"
     op: Op
     spec: str
     spec_fingerprint: str
@@ -96,6 +98,13 @@ class Header(Record):
     anchors: tuple[Anchors, ...] = ()
     fingerprint: str = ""
 
+    @model_validator(mode="after")
+    def _imported_had_no_session(self) -> Self:
+        ours = self.clock or self.noise_floor is not None or self.batches or self.anchors
+        if self.origin != "measured" and ours:
+            raise ValueError("an imported recording has no clock, noise floor, batches or anchors")
+        return self
+
     @property
     def wall_time_s(self) -> float:
         """Seconds of measuring, proof included, warm-up and building not."""
@@ -110,7 +119,10 @@ class Header(Record):
 
 @dataclass(frozen=True)
 class Task:
-    """All that a predictor may know besides the problems."""
+    """All that a predictor may know besides the problems.
+
+    ``labels_only``: no time is known, only which template is the best on each problem.
+    """
 
     op: Op
     dtype: Dtype
@@ -120,6 +132,7 @@ class Task:
     default: int
     device: Device
     protocol: ProtocolName
+    labels_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,7 @@ class Table:
     """Median times of every template on every problem.
 
     ``problems`` is int64 [P, 3] (m, n, k); ``time_ns`` is float64 [P, T] for one launch, inf where the template failed.
+    Where the task is ``labels_only``, it is no time but an order: 1 for the best template and 2 for any other.
     """
 
     task: Task
@@ -145,17 +159,17 @@ class Recording:
     header: Header
     rows: pa.Table
 
+    def _grid(self, values: Floats) -> tuple[Ints, Floats]:
+        """Problems [P, 3] in order of appearance, and ``values`` [R] of the rows by problem and candidate [P, C]."""
+        problems, problem = problems_of(self.rows)
+        grid = np.full((len(problems), len(self.header.candidates)), np.inf)
+        grid[problem, self.rows["candidate"].to_numpy()] = values
+        return problems, grid
+
     @cached_property
-    def _grid(self) -> tuple[Ints, Floats]:
-        """Problems [P, 3] in order of appearance, and median time per launch [P, C], inf where failed."""
-        shapes = np.stack([self.rows[axis].to_numpy().astype(np.int64) for axis in "mnk"], axis=1)
-        _, first, inverse = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        problem = rank[inverse.reshape(-1)]
-        time_ns = np.full((len(first), len(self.header.candidates)), np.inf)
-        medians = median_time_ns(self.rows, self.header.screens)
-        time_ns[problem, self.rows["candidate"].to_numpy()] = medians
-        return shapes[np.sort(first)], time_ns
+    def _times(self) -> tuple[Ints, Floats]:
+        """Problems [P, 3] in order of appearance, and median time per launch [P, C], inf where failed or unknown."""
+        return self._grid(median_time_ns(self.rows, self.header.screens))
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -166,12 +180,13 @@ class Recording:
     def task(self) -> Task:
         """What a predictor may know of this recording."""
         h = self.header
-        return Task(h.op, h.dtype, h.bit_op, h.space, self.templates, h.default, h.device, h.protocol.name)
+        name, labels_only = h.protocol.name, h.origin == "labels"
+        return Task(h.op, h.dtype, h.bit_op, h.space, self.templates, h.default, h.device, name, labels_only)
 
     @cached_property
     def table(self) -> Table:
-        """Median times of the templates (controls and vendor rows left out)."""
-        problems, time_ns = self._grid
+        """Median times of the templates (controls and vendor rows left out), or the order that labels give."""
+        problems, time_ns = self._grid(label_order(self.rows)) if self.task.labels_only else self._times
         columns = [i for i, c in enumerate(self.header.candidates) if c.origin == "template"]
         return Table(self.task, problems, time_ns[:, columns])
 
@@ -181,8 +196,8 @@ class Recording:
         return [batch.card for batch in self.header.batches for _ in range(batch.n_problems)]
 
     def column_ns(self, candidate: int) -> Floats:
-        """Median time of one candidate on every problem [P], inf where it failed."""
-        return self._grid[1][:, candidate]
+        """Median time of one candidate on every problem [P], inf where it failed or no time is known."""
+        return self._times[1][:, candidate]
 
 
 def rows_from(measurements: Iterable[Measurement]) -> pa.Table:
@@ -229,7 +244,8 @@ def read(path: Path) -> Recording:
         raise RecordingError(f"{path}: two of its candidates have the same id")
     kinds = [(c.origin, c.template) for c in header.candidates]
     fault = candidate_fault(kinds, header.default, header.dtype, header.bit_op)
-    if fault := fault or row_fault(rows, header.dtype, header.protocol, [o for o, _ in kinds]):
+    fault = fault or row_fault(rows, header.dtype, header.protocol, [o for o, _ in kinds])
+    if fault := fault or label_fault(rows, labels=header.origin == "labels"):
         raise RecordingError(f"{path}: {fault}")
     recording = Recording(header, rows)
     listed, there = sum(batch.n_problems for batch in header.batches), len(recording.table.problems)

@@ -118,7 +118,7 @@ def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: in
         reason=prediction.reason,
         seed=seed,
     )
-    return Scored(result, prediction.picks, sources.fingerprints, seed, code)
+    return Scored(result, prediction.picks, sources.fingerprints, seed, code, sources.test.header.origin)
 
 
 def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int, code: str | None) -> Scored | None:
@@ -128,4 +128,5 @@ def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int
     if found is None:
         return None
     result, picks = found
-    return Scored(rescore(result, picks, sources), picks, sources.fingerprints, seed, code)
+    judged = rescore(result, picks, sources)
+    return Scored(judged, picks, sources.fingerprints, seed, code, sources.test.header.origin)

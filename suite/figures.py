@@ -5,11 +5,12 @@ that a figure and its bootstrap resamples are one computation. Times are in nano
 """
 
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.bootstrap import weighted_mean, weighted_quantiles
+from tilearena.bootstrap import ascending, weighted_max, weighted_mean, weighted_quantiles
 from tilearena.dataset import Floats, Ints, Table
 from tilearena.splits import shape_codes
 
@@ -41,6 +42,11 @@ class Judged:
     log_oracle_speedup: Floats
     log_vs_cublaslt: Floats
     log_oracle_vs_cublaslt: Floats
+
+    @cached_property
+    def regret_order(self) -> Ints:
+        """Problems from the least regret up, sorted once for all resamples."""
+        return ascending(self.regret)
 
 
 def measured(table: Table) -> Bools:
@@ -125,19 +131,19 @@ def judge(
 
 def estimate(judged: Judged, weights: Floats) -> dict[str, Floats]:
     """Every figure [B] under each row of ``weights`` [B, P]; NaN where it is undefined."""
-    means = {name: weighted_mean(weights, values) for name, values in judged.means.items()}
-    quantiles = weighted_quantiles(weights, judged.regret, tuple(QUANTILES.values()))
-    (slowdown_max,) = weighted_quantiles(weights, judged.slowdown, (1.0,))
-    loss, constant_loss = (weighted_mean(weights, values) for values in (judged.loss, judged.constant_loss))
+    mean = partial(weighted_mean, weights, total=weights.sum(axis=1))
+    means = {name: mean(values) for name, values in judged.means.items()}
+    quantiles = weighted_quantiles(weights, judged.regret, tuple(QUANTILES.values()), judged.regret_order)
+    loss, constant_loss = (mean(values) for values in (judged.loss, judged.constant_loss))
     undefined = np.full(len(weights), np.nan)
     return means | {
         **dict(zip(QUANTILES, quantiles, strict=True)),
-        "speedup_geomean": np.exp(weighted_mean(weights, judged.log_speedup)),
-        "oracle_speedup_geomean": np.exp(weighted_mean(weights, judged.log_oracle_speedup)),
-        "speedup_vs_cublaslt_geomean": np.exp(weighted_mean(weights, judged.log_vs_cublaslt)),
-        "oracle_speedup_vs_cublaslt_geomean": np.exp(weighted_mean(weights, judged.log_oracle_vs_cublaslt)),
+        "speedup_geomean": np.exp(mean(judged.log_speedup)),
+        "oracle_speedup_geomean": np.exp(mean(judged.log_oracle_speedup)),
+        "speedup_vs_cublaslt_geomean": np.exp(mean(judged.log_vs_cublaslt)),
+        "oracle_speedup_vs_cublaslt_geomean": np.exp(mean(judged.log_oracle_vs_cublaslt)),
         "gap_closed": 1 - np.divide(loss, constant_loss, out=undefined, where=constant_loss > 0),
-        "slowdown_max": slowdown_max,
+        "slowdown_max": weighted_max(weights, judged.slowdown),
     }
 
 

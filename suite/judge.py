@@ -62,10 +62,28 @@ class Sources:
             _require_same(header, "workload", workloads[header.spec])
             _require_same(header, "space", space)
 
+    def require_measured(self) -> None:
+        """Refuse imported recordings: they are scored, but never ranked.
+
+        Raises:
+            RecordingError: one is imported.
+        """
+        for recording in (self.test, self.train):
+            if recording.header.origin != "measured":
+                raise RecordingError(not_ranked(recording.header))
+
     @property
     def fingerprints(self) -> Fingerprints:
         """What a result computed from these must claim."""
         return Fingerprints.of(self.test, self.train, self.repeat)
+
+
+def not_ranked(header: Header) -> str:
+    """Why nothing is submitted that was scored on this imported recording."""
+    return (
+        f"the recording of {header.spec} on {header.device.slug} ({header.dtype}, {header.protocol.name}) is imported "
+        f"({header.origin}); `tilearena score` takes it, but only what tilearena measured is ranked"
+    )
 
 
 def require_shipped(header: Header) -> None:

@@ -16,6 +16,8 @@ Dtype = Literal["s8", "s4", "b1"]
 BitOp = Literal["and", "xor"]
 ProtocolName = Literal["cold", "hot"]
 Support = Literal["native", "emulated", "unsupported"]
+#: Where the rows of a recording come from: measured by tilearena, or imported from a file of another tool.
+Origin = Literal["measured", "cutlass_profiler", "labels"]
 MAX_EXTENT = 1 << 20
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Positive = Annotated[int, Field(ge=1, lt=1 << 63)]
@@ -161,7 +163,7 @@ class Protocol(Record):
     contender_margin: Annotated[FiniteFloat, Field(ge=0)] = 0.10
     reference_rounds: Annotated[int, Field(ge=1, le=64)] = 4
     seed: int
-    distribution: Literal["uniform-bits"] = "uniform-bits"
+    distribution: Literal["uniform-bits", "unknown"] = "uniform-bits"
     l2_multiple: FiniteFloat = 3.0
     hot_fill_ns: Positive = 50_000
     hot_max_launches: Positive = 20
@@ -174,13 +176,22 @@ class Protocol(Record):
 
 
 class Status(StrEnum):
-    """Outcome of one (problem, template); it decides which fields a Measurement has."""
+    """Outcome of one (problem, template); it decides which fields a Measurement has.
+
+    ``best`` and ``not_best`` are of labels, which know no times.
+    """
 
     OK = "ok"
     BUILD_FAILED = "build_failed"
     INFEASIBLE = "infeasible"
     LAUNCH_FAILED = "launch_failed"
     WRONG_RESULT = "wrong_result"
+    BEST = "best"
+    NOT_BEST = "not_best"
+
+
+#: All that a recording of labels may say of a template.
+LABELS = (Status.BEST, Status.NOT_BEST)
 
 
 class Measurement(Record):
@@ -203,6 +214,9 @@ class Measurement(Record):
         timed = bool(self.elapsed_ns) and self.launches >= 1 and min(self.elapsed_ns, default=0) > 0
         if self.status is Status.OK and (not timed or self.reason):
             raise ValueError("status ok needs positive elapsed_ns and launches, and no reason")
-        if self.status is not Status.OK and (self.elapsed_ns or self.launches or not self.reason):
+        if self.status in LABELS and (self.elapsed_ns or self.launches or self.reason):
+            raise ValueError(f"status {self.status} has neither times nor a reason")
+        failed = self.status is not Status.OK and self.status not in LABELS
+        if failed and (self.elapsed_ns or self.launches or not self.reason):
             raise ValueError(f"status {self.status} needs a reason and has no times")
         return self

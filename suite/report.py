@@ -1,6 +1,6 @@
 """Scores as tables for a terminal; no figure is computed here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -10,6 +10,12 @@ from tilearena.score import Score
 
 #: Styled text, not markup: names of plugins and files may hold brackets.
 FAILED = Text("failed", "red")
+
+
+def device_title(device: str, origins: Iterable[str]) -> str:
+    """A device, and beside it where its recordings come from if not all were measured by tilearena."""
+    imported = ", ".join(sorted(set(origins) - {"measured"}))
+    return f"{device}, imported ({imported})" if imported else device
 
 
 def percent(score: Score, name: str, digits: int = 1) -> str:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, BitOp, Dtype, Protocol, Status, Template
+from tilearena.records import K_ALIGNMENT, LABELS, MAX_EXTENT, N_ALIGNMENT, BitOp, Dtype, Protocol, Status, Template
+from tilearena.rows import PIECE, has_status, problems_of
 
 #: The most samples that a row can have: 64 of the screen and 64 of each final, see `tilearena.records.Protocol`.
 MAX_SAMPLES = 192
@@ -48,13 +49,45 @@ def row_fault(rows: pa.Table, dtype: Dtype, protocol: Protocol, origins: Sequenc
     n_candidates = len(origins)
     if len(rows) == 0:
         return "holds no rows"
-    candidate, launches = rows["candidate"].to_numpy(), rows["launches"].to_numpy()
-    m, n, k = (rows[axis].to_numpy().astype(np.int64) for axis in "mnk")
+    candidate = rows["candidate"].to_numpy()
     if candidate.min() < 0 or candidate.max() >= n_candidates:
         return "a row names a candidate that the header does not list"
-    samples = rows["elapsed_ns"].combine_chunks()
+    allowed = sample_counts(protocol, origins)
+    first = 0
+    for piece in rows.to_batches(max_chunksize=PIECE):
+        if fault := _piece_fault(piece, first, dtype, protocol, allowed):
+            return fault
+        first += len(piece)
+    problems, problem = problems_of(rows)
+    # the counts take no more room than the rows, since there is one for each
+    if len(rows) != len(problems) * n_candidates or np.bincount(problem * n_candidates + candidate).max() > 1:
+        return "some problem does not have exactly one row for each candidate"
+    return None
+
+
+def label_fault(rows: pa.Table, *, labels: bool) -> str | None:
+    """Why ``rows``, which have no other fault, are no labels, or are some though they must not be; None if neither.
+
+    Of labels each problem has one best template.
+    """
+    if (has_status(rows, *LABELS) != labels).any():
+        return f"some row has {'no' if labels else 'a'} status of labels, though its origin says otherwise"
+    if labels:
+        problems, problem = problems_of(rows)
+        if (np.bincount(problem[has_status(rows, Status.BEST)], minlength=len(problems)) != 1).any():
+            return "some problem does not have exactly one best template"
+    return None
+
+
+def _piece_fault(
+    piece: pa.RecordBatch, first: int, dtype: Dtype, protocol: Protocol, allowed: npt.NDArray[np.bool_]
+) -> str | None:
+    """As `row_fault`, of rows by themselves; ``first`` is the number of the first, ``allowed`` of `sample_counts`."""
+    m, n, k = (piece[axis].to_numpy().astype(np.int64) for axis in "mnk")
+    candidate, launches = piece["candidate"].to_numpy(), piece["launches"].to_numpy()
+    samples = piece["elapsed_ns"]
     lengths = np.diff(samples.offsets.to_numpy())
-    ok = np.array(rows["status"].to_pylist()) == Status.OK
+    ok = (np.array(piece["status"].dictionary.to_pylist()) == Status.OK)[piece["status"].indices.to_numpy()]
     faults = {
         "has an m, n or k that no problem has": (np.minimum(np.minimum(m, n), k) < 1)
         | (np.maximum(np.maximum(m, n), k) > MAX_EXTENT)
@@ -62,17 +95,14 @@ def row_fault(rows: pa.Table, dtype: Dtype, protocol: Protocol, origins: Sequenc
         | (k % K_ALIGNMENT[dtype] != 0),
         "has a status that contradicts its samples": ok != (lengths > 0),
         "has a number of samples that its protocol does not take": ok
-        & ~sample_counts(protocol, origins)[np.clip(candidate, 0, None), np.minimum(lengths, MAX_SAMPLES + 1)],
+        & ~allowed[candidate, np.minimum(lengths, MAX_SAMPLES + 1)],
         "has a number of launches that contradicts its status or protocol": (launches < ok)
         | (~ok & (launches != 0))
         | (launches > (1 if protocol.name == "cold" else protocol.hot_max_launches)),
     }
     for fault, where in faults.items():
         if where.any():
-            return f"row {int(np.flatnonzero(where)[0])} {fault}"
+            return f"row {first + int(np.flatnonzero(where)[0])} {fault}"
     if samples.flatten().to_numpy().min(initial=1) < 1:
         return "a sample is not a positive time"
-    rows_of, counts = np.unique(np.stack([m, n, k, candidate], axis=1), axis=0, return_counts=True)
-    if counts.max() > 1 or len(rows_of) != len(np.unique(rows_of[:, :3], axis=0)) * n_candidates:
-        return "some problem does not have exactly one row for each candidate"
     return None

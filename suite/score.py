@@ -43,6 +43,9 @@ FIGURES = (
     "predict_us",
 )
 
+#: Those that need no time but the predictor's own: all that is known where a recording is of labels.
+TIMELESS = ("top1", "top2", "predict_us")
+
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -143,7 +146,7 @@ def score(
     seed: int = 0,
     intervals: bool = True,
 ) -> Score:
-    """Judge ``picks`` by the times of ``table``.
+    """Judge ``picks`` by the times of ``table``; by labels alone all figures but ``TIMELESS`` are None.
 
     Args:
         table: the tested problems, P of them.
@@ -178,6 +181,7 @@ def score(
     resamples = N_RESAMPLES if intervals else 0
     estimates = bootstrap(partial(estimate, judged), groups[rows], seed, resamples)
     estimates["predict_us"] = (np.nan if predict_us is None else predict_us, np.nan, np.nan)
+    known = TIMELESS if table.task.labels_only else FIGURES
     if judged.failed.all() and rows.any() and not reason:
         reason = "no problem has a first pick that runs"
     return Score(
@@ -188,7 +192,7 @@ def score(
         n_unmeasured=int((~rows).sum()),
         n_no_default=int(np.isnan(judged.slowdown).sum()),
         n_vendor=int(np.isfinite(judged.log_vs_cublaslt).sum()),
-        figures={name: _figure(*estimates[name]) for name in FIGURES},
+        figures={name: _figure(*estimates[name]) if name in known else Figure() for name in FIGURES},
     )
 
 

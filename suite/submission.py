@@ -19,6 +19,7 @@ from tilearena.dataset import Ints
 from tilearena.errors import SubmissionError, one_line
 from tilearena.manifest import MAX_TEXT, SCHEMA_VERSION, Fingerprints, Manifest, Result, Submitter
 from tilearena.picks import picks_fingerprint, read_picks, write_picks
+from tilearena.records import Origin
 from tilearena.score import Key, Score
 
 MAX_BYTES = 8 << 20
@@ -37,7 +38,7 @@ class Submission:
 class Scored:
     """One result to submit: a score, the picks [P, R] it was computed from, and their origin.
 
-    ``code_fingerprint`` is of the predictor's source, None where there is none.
+    ``code_fingerprint`` is of the predictor's source, None where there is none; ``origin`` is the tested recording's.
     """
 
     score: Score
@@ -45,6 +46,7 @@ class Scored:
     fingerprints: Fingerprints
     seed: int
     code_fingerprint: str | None
+    origin: Origin = "measured"
 
     def result(self) -> Result:
         """What the JSON says of it."""

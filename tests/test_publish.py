@@ -8,12 +8,16 @@ import pyarrow.dataset as ds
 import pytest
 import typer
 import yaml
+from foreign_files import profiler_file, target
 
 from tilearena import __version__, cli_recordings, dataset
 from tilearena.datasheet import page as datasheet
 from tilearena.datasheet import publish
+from tilearena.datasheet.collection import collect
 from tilearena.datasheet.pictures import draw
 from tilearena.errors import RecordingError, SpecError
+from tilearena.exchange.foreign_csv import Faults
+from tilearena.exchange.importing import import_file
 from tilearena.inventory import inventory
 from tilearena.root import RECORDINGS, recorded
 
@@ -91,10 +95,12 @@ def test_damaged_recording_is_not_published(published_root, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_imported_recording_is_not_published(shared_root, tmp_path, monkeypatch):
-    monkeypatch.setattr(publish, "origin_of", lambda header: "cutlass_profiler")
-    message = refused(shared_root, tmp_path / "out")
-    assert message.startswith(f"{recorded(shared_root)[0]}: is imported (cutlass_profiler), not measured")
+def test_imported_recording_is_neither_published_nor_described(published_root, tmp_path):
+    before = collect(published_root)
+    file = profiler_file(tmp_path, {})
+    ((path, *_),) = import_file(file, target(published_root), Faults(file)).recordings
+    assert refused(published_root, tmp_path / "out").startswith(f"{path}: is imported (cutlass_profiler), not measured")
+    assert [one.path for one in collect(published_root).held] == [one.path for one in before.held]
 
 
 def test_folder_that_holds_something_is_left_alone(shared_root, tmp_path):

@@ -101,15 +101,10 @@ def collect(root: Path) -> Collection:
     return Collection(held)
 
 
-def origin_of(header: Header) -> str:
-    """``measured``, or from what it was imported."""
-    return str(getattr(header, "origin", "measured"))
-
-
 def _read(root: Path) -> Iterator[Held]:
     for path in recorded(root):
         recording = read_in_place(root, path, repeat=path.name.endswith(REPEAT))
-        if origin_of(recording.header) == "measured":
+        if recording.header.origin == "measured":
             yield Held(path.relative_to(root / RECORDINGS), path.stat().st_size, recording)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tilearena.datasheet.collection import Collection, collect, origin_of
+from tilearena.datasheet.collection import Collection, collect
 from tilearena.datasheet.page import AUTHORS, LICENCE_URL, TITLE, days, render
 from tilearena.datasheet.pictures import draw, save
 from tilearena.errors import RecordingError
@@ -58,7 +58,7 @@ def _require_publishable(root: Path) -> None:
         path = root / RECORDINGS / entry.path
         if entry.fault:
             raise RecordingError(f"{path}: {entry.fault}")
-        if entry.header is not None and (origin := origin_of(entry.header)) != "measured":
+        if entry.header is not None and (origin := entry.header.origin) != "measured":
             raise RecordingError(f"{path}: is imported ({origin}), not measured, so it is not ours to publish; move it")
 
 
