@@ -18,8 +18,10 @@ class Nearest:
         """Index the training problems.
 
         Raises:
-            Declined: no training problem has a time.
+            Declined: no training problem has a time; or only best templates are known, so that there is no second pick.
         """
+        if train.task.labels_only:
+            raise Declined("nearest needs times: a label names no second template")
         train = train.take(measured(train))
         if not len(train.problems):
             raise Declined("nearest needs at least one measured training problem")

@@ -89,9 +89,9 @@ class Heuristic:
         self._rates = np.array(list(DEFAULTS.values()))
 
     def fit(self, train: Table, seed: int) -> None:
-        """Fit the rates to the training times, if there are at least 10 measured problems."""
+        """Fit the rates to the training times, if there are times, of at least 10 problems."""
         train = train.take(measured(train))
-        if len(train.problems) < MIN_PROBLEMS:
+        if len(train.problems) < MIN_PROBLEMS or train.task.labels_only:
             return
         worked, g = np.isfinite(train.time_ns), geometry(train.problems, train.task)
         log_measured = np.log(np.where(worked, train.time_ns, 1.0))

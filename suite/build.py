@@ -179,15 +179,17 @@ def _compile_all(
 ) -> dict[str, str]:
     """Key -> reason of the failure, empty for a success."""
     results: dict[str, str] = {}
+    done = 0
     with ThreadPoolExecutor(jobs) as pool:
         cached = {unit.key for unit in units if _cached(unit, cache) is not None}
         futures = {pool.submit(_compile, unit, arch, cache, tools): unit for unit in units}
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
+            for future in as_completed(futures):
                 unit = futures[future]
                 results[unit.key] = future.result()
                 if unit.key not in cached:
-                    progress(done, len(units), unit.label)
+                    done += 1
+                    progress(done, len(futures) - len(cached), unit.label)
         except BaseException:  # Ctrl-C or a full disk: what has not begun never will
             pool.shutdown(wait=False, cancel_futures=True)
             raise

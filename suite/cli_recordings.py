@@ -75,6 +75,8 @@ def _flat(entry: Entry) -> dict[str, Any]:
         "repeat": entry.is_repeat,
         "started_at": header.started_at,
         "rows": entry.n_rows,
+        "problems": entry.n_problems,
+        "problems_of_workload": entry.n_of,
         "noise_floor": header.noise_floor,
         "cards": sorted({batch.card for batch in header.batches if batch.card}),
         "fingerprint": header.fingerprint,
@@ -82,10 +84,12 @@ def _flat(entry: Entry) -> dict[str, Any]:
 
 
 def _show(entries: list[Entry], verified: bool) -> None:
-    table = RichTable("device", "spec", "space", "dtype", "protocol", "date", "rows", "noise", "kB", "fingerprint")
+    table = RichTable("device", "spec", "space", "dtype", "protocol", "date", "problems", "noise", "kB", "fingerprint")
     for entry in entries:
         if (header := entry.header) is not None:
             protocol = f"{header.protocol.name}{' repeat' if entry.is_repeat else ''}"
+            sampled = entry.n_of is not None and entry.n_of != entry.n_problems
+            problems = f"{entry.n_problems} of {entry.n_of}" if sampled else str(entry.n_problems)
             noise = "-" if header.noise_floor is None else f"{header.noise_floor:.2%}"
             what = (
                 header.device.slug,
@@ -95,9 +99,7 @@ def _show(entries: list[Entry], verified: bool) -> None:
                 protocol,
                 ascii(header.started_at)[1:11],
             )
-            table.add_row(
-                *what, str(entry.n_rows), noise, f"{entry.n_bytes / 1e3:.0f}", ascii(header.fingerprint)[1:-1]
-            )
+            table.add_row(*what, problems, noise, f"{entry.n_bytes / 1e3:.0f}", ascii(header.fingerprint)[1:-1])
     output = console()
     output.print(table)
     total = sum(entry.n_bytes for entry in entries) / 1e6

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from tilearena import dataset
 from tilearena.dataset import Header
 from tilearena.errors import RecordingError, TilearenaError
 from tilearena.judge import require_same_kernels, require_shipped
+from tilearena.records import Dtype
 from tilearena.root import RECORDINGS, path_for, read_in_place, recorded, require_in_place
+from tilearena.spec import load_workload, workload_names
 
 #: The end of the name of a repeat recording, see `tilearena.root.find_path`.
 REPEAT, FIRST = ".repeat.parquet", ".parquet"
@@ -18,14 +21,21 @@ REPEAT, FIRST = ".repeat.parquet", ".parquet"
 class Entry:
     """One file, by its path below ``baselines/recordings``; without a header where that cannot be read.
 
-    ``fault``: what is wrong with it, empty where nothing was found.
+    ``n_of``: problems of its workload, of which it may have a sample; None where that does not ship. ``fault``: what is
+    wrong with it, empty where nothing was found.
     """
 
     path: Path
     n_bytes: int = 0
     header: Header | None = None
     n_rows: int = 0
+    n_of: int | None = None
     fault: str = ""
+
+    @property
+    def n_problems(self) -> int:
+        """Every one has a row for each candidate."""
+        return self.n_rows // len(self.header.candidates) if self.header else 0
 
     @property
     def is_repeat(self) -> bool:
@@ -43,12 +53,19 @@ def inventory(root: Path, *, verify: bool) -> Iterator[Entry]:
         yield _entry(root, path, Entry(path.relative_to(root / RECORDINGS)), verify)
 
 
+@cache
+def _n_problems(spec: str, dtype: Dtype) -> int:
+    return len(load_workload(spec).problems_for(dtype))
+
+
 def _entry(root: Path, path: Path, entry: Entry, verify: bool) -> Entry:
     try:
         entry = replace(entry, n_bytes=path.stat().st_size)
         header, n_rows = dataset.read_header(path)
         path_for(root, header)  # its names are safe to print, or this refuses them
         entry = replace(entry, header=header, n_rows=n_rows)
+        if header.origin == "measured" and header.spec in workload_names():
+            entry = replace(entry, n_of=_n_problems(header.spec, header.dtype))
         require_in_place(root, path, header, repeat=entry.is_repeat)
         if verify:
             _verify(root, path, header, entry.is_repeat)

@@ -138,7 +138,7 @@ def record(
         Interrupted: Ctrl-C; what is finished is kept.
         MeasureError: no hand is left, a file cannot be written or is damaged, or another process is at the parts.
     """
-    with Parts(path, session.header(hands), pool=len(hands) > 1) as parts:
+    with Parts(path, session.header(hands), session.problems, pool=len(hands) > 1) as parts:
         try:
             header = parts.header()
             if header.started_at == _started_at(path):  # it ended before it could remove them

@@ -15,7 +15,7 @@ from tilearena.atomic import replacing
 from tilearena.dataset import COLUMNS, Header
 from tilearena.errors import MeasureError
 from tilearena.provenance import Anchors, Batch
-from tilearena.records import fingerprint
+from tilearena.records import Problem, fingerprint
 
 Shape = tuple[int, int, int]
 #: Keys of a part's metadata: its `Batch`, and the fingerprint in its folder's name.
@@ -34,13 +34,13 @@ class Collected:
 class Parts:
     """The folder beside a recording that holds its parts; one process at a time, as a context manager.
 
-    Only runs of the same card (or of several cards alike), driver, spec, space, protocol and tools share a folder.
-    Every file in it appears whole or not at all.
+    Only runs of the same problems, card (or of several cards alike), driver, spec, space, protocol and tools share a
+    folder. Every file in it appears whole or not at all.
     """
 
-    def __init__(self, path: Path, header: Header, *, pool: bool = False) -> None:
-        """Name the folder; ``pool`` says that several hands measure, on whatever cards."""
-        self._pool = pool
+    def __init__(self, path: Path, header: Header, problems: Sequence[Problem] = (), *, pool: bool = False) -> None:
+        """Name the folder; ``pool`` says that several hands measure ``problems``, on whatever cards."""
+        self._pool, self._problems = pool, fingerprint([(p.m, p.n, p.k) for p in problems])
         self._run = self._fingerprint(header)
         self.folder = path.with_name(f".{path.stem}.{self._run}.parts")
         self._lock = FileLock(self.folder / "lock", timeout=0)
@@ -56,6 +56,7 @@ class Parts:
             header.device.model_dump(mode="json") | ({"uuid_sha256": "pool"} if self._pool else {}),
             header.versions,
             [candidate.id for candidate in header.candidates],
+            self._problems,
         ]
         return fingerprint(what)
 

@@ -118,6 +118,7 @@ def test_verb_lists_verifies_and_says_what_is_wrong(run, root):
     assert (code, err) == (0, "")
     assert "4 recordings, 0.1 MB; 4 of them whole and in their places" in out
     assert out.count("cold repeat") == 1
+    assert out.count("40 of 2000") == 3
     code, out, _ = run("recordings", "--root", root)
     assert (code, "not verified" in out) == (0, True)
     path = file_of(root, "gemm.paper9.s4.cold.parquet")
@@ -130,6 +131,8 @@ def test_verb_lists_verifies_and_says_what_is_wrong(run, root):
     rows = json.loads(out)
     assert (code, [row["fault"] == "" for row in rows]) == (1, [False, True, True, True])
     assert [row.get("rows") for row in rows] == [None, 360, 360, 108]
+    assert [row.get("problems") for row in rows] == [None, 40, 40, 12]
+    assert [row.get("problems_of_workload") for row in rows] == [None, 2000, 2000, 304]
     assert rows[1]["protocol"] == "cold"
     assert rows[1]["noise_floor"] == dataset.read(file_of(root, "gemm.paper9.s8.cold.parquet")).header.noise_floor
 

@@ -51,9 +51,11 @@ def test_labels_of_another_device_with_as_many_sms_are_left_aside(tmp_path):
     assert best(read(slugged, device)[0][0]) == [(7, 1)]
 
 
-def test_labels_of_one_device_may_call_it_as_they_like(tmp_path):
-    (found,), n_others, _ = read(labels_file(tmp_path, label(7, "large/3", device="that box")))
-    assert (best(found), n_others) == ([(7, 1)], 0)
+def test_labels_of_a_device_with_another_name_are_not_taken_for_ours(tmp_path):
+    """Products of equal SM counts exist: an H100 and an H200 have 132."""
+    path = labels_file(tmp_path, label(7, "large/3", device="that box"))
+    with pytest.raises(RecordingError, match=rf"SMs are of 'that box', none of which is called '{DEVICE.product[:9]}"):
+        read(path)
 
 
 def test_labels_give_one_recording_for_each_data_type(tmp_path):
@@ -95,7 +97,10 @@ def test_second_label_of_a_problem_is_left_out(tmp_path):
         ([label(7, "large/3", sm_count=68), label(7, "large/3", sm_count=82)], "no row has the 132 SMs of synthetic"),
         ([label(7, "large/3", sm_count=82), label(7, "large/3", sm_count=68)], "-device; its rows have 68, 82"),
         ([], "no row has the 132 SMs of synthetic-device"),
-        ([label(7, "large/3", device="a"), label(8, "large/3", device="b")], "are of several devices ('a', 'b')"),
+        (
+            [label(7, "large/3", device="a"), label(8, "large/3", device="b")],
+            "are of 'a', 'b', none of which is called",
+        ),
     ],
 )
 def test_labels_of_no_or_of_several_devices_are_refused(tmp_path, rows, words):

@@ -154,7 +154,7 @@ def test_signals_of_ctrl_c_keep_what_is_finished(recording_path, count):
     with pytest.raises(Interrupted) as caught:
         record(session, [slow, hanging], recording_path, progress=interrupting)
     assert not released.is_set()
-    kept = len(Parts(recording_path, session.header([slow, hanging]), pool=True).done())
+    kept = len(Parts(recording_path, session.header([slow, hanging]), session.problems, pool=True).done())
     assert 9 <= kept < 42
     assert str(caught.value).startswith(f"interrupted: {kept} of 42 problems are kept in ")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

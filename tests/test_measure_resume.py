@@ -1,6 +1,7 @@
 """A recording that was interrupted goes on with the parts that it left, if they are its own and whole."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from inprocess import InProcessHand
@@ -40,6 +41,17 @@ def test_interrupted_session_goes_on_where_it_stopped(short_session, recording_p
     assert first != second
     assert keys(recording_path) == expected_keys(short_session)
     assert not folder.exists()
+
+
+def test_other_problems_of_the_same_workload_begin_anew(short_session, recording_path):
+    """As with another --sample: a recording has the problems that were asked for, and no others."""
+    with pytest.raises(MeasureError, match="no more"):
+        record(short_session, [Breaking(StandInRunner(), 11, HandLostError("no more"))], recording_path)
+    fewer = replace(short_session, problems=short_session.problems[::2])
+    (hand,) = hands(1, 0)
+    record(fewer, [hand], recording_path)
+    assert measured(hand) == list(fewer.problems)
+    assert keys(recording_path) == expected_keys(fewer)
 
 
 @pytest.mark.parametrize("lost", ["", "00001.parquet"])

@@ -38,9 +38,14 @@ def test_what_the_page_says_of_two_cards_is_what_was_measured() -> None:
         assert {one["problems"] for one in across + own} == {2000}
         for key, most in (("regret_mean", 0.0003), ("same_best", 0.015), ("tied", 0.015)):
             assert abs(sum(one[key] for one in across) - sum(one[key] for one in own)) / 2 < most, key
+        pooled = [judged for one in kind["together"].values() for judged in one["by_alone"]]
+        assert abs(sum(one["regret_mean"] for one in pooled) / 4 - sum(one["regret_mean"] for one in own) / 2) < 0.0003
         moved = [kind["times_card1_over_card0"], *kind["times_repeat_over_first"]]
         moved += [card for one in kind["together"].values() for card in one["disturbed"].values()]
         assert all(abs(times["geomean"] - 1) < 0.02 for times in moved)
+    ratios = sorted(one["times_one_card"] for kind in result["kinds"].values() for one in kind["together"].values())
+    assert sum(ratio >= 1.9 for ratio in ratios) == 5
+    assert (round(ratios[0], 2), ratios[2]) == (1.82, 1.897)
     committed = {path.parts[-3] for path in recorded(DOCS.parent)}
     assert f"nvidia-h200.{result['cards'][1][:6]}" in committed
 

@@ -134,6 +134,19 @@ def test_nearest_answers_with_the_neighbour_in_log_shape():
     assert costs[0, 1] == pytest.approx(np.log(2))
 
 
+def test_what_needs_times_learns_nothing_from_labels():
+    """Whose table has an order, 1 or 2, where times would be."""
+    best = TRAIN.time_ns.argmin(axis=1)
+    order = np.where(np.arange(9) == best[:, None], 1.0, 2.0)
+    labels = replace(TRAIN, task=replace(TRAIN.task, labels_only=True), time_ns=order)
+    heuristic = fitted("heuristic", labels)
+    assert np.array_equal(heuristic.costs(TEST.problems, TEST.task), Heuristic().costs(TEST.problems, TEST.task))
+    with pytest.raises(Declined, match="nearest needs times: a label names no second template"):
+        fitted("nearest", labels)
+    constant = fitted("constant", labels).costs(TEST.problems, TEST.task)
+    assert (np.argsort(-np.bincount(best, minlength=9), kind="stable") == np.argsort(constant[0], kind="stable")).all()
+
+
 def test_oracle_ranks_by_measured_time_and_failed_templates_last():
     oracle = Oracle()
     oracle.fit(TABLE, 0)

@@ -104,6 +104,7 @@ def compare(alone: Sequence[Recording], repeats: Sequence[Recording], together: 
         "card1_by_card0": carried(second, first),
         "by_own_repeat": [carried(one, again) for one, again in zip(alone, repeats, strict=True)],
         "rows_per_s_alone": each,
+        "lost_alone": [lost(recording) for recording in alone],
         "together": {},
     }
     for name, recording in together.items():
@@ -112,6 +113,7 @@ def compare(alone: Sequence[Recording], repeats: Sequence[Recording], together: 
             "rows_per_s": speed,
             "times_one_card": round(speed / float(np.mean(each)), 3),
             "lost": lost(recording),
+            "by_alone": [carried(recording, one) for one in alone],
             "disturbed": disturbed(recording, alone),
         }
     return found

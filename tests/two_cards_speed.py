@@ -1,8 +1,9 @@
-"""How much faster two cards are: ``python tests/two_cards_speed.py OUT.json [ROUNDS]``, about 210 s a round.
+"""How much faster two cards are: ``python tests/two_cards_speed.py OUT.json [ROUNDS [WAY DTYPE PROTOCOL]]``.
 
 lowbit-random is recorded by the one card, by the other, and by both, in turns and by the same processes: what differs
 from process to process, see docs/measuring.md, *Between recordings*, is then the same for all three, and what differs
-from minute to minute nearly so. Once with the hands of ``--workers 2``, once with those of ``--scheduler``.
+from minute to minute nearly so. With the hands of ``--workers 2`` and with those of ``--scheduler``, or one of them
+(WAY), for every kind or one: about 210 s a round of all, 26 s one of b1 hot.
 """
 
 import json
@@ -83,13 +84,15 @@ def compare(what: Session, hands: Sequence[Hand], folder: Path) -> dict[str, Any
     }
 
 
-def main(out: Path, rounds: int = 2) -> None:
-    """Record in turns, write."""
+def main(out: Path, rounds: int = 2, *only: str) -> None:
+    """Record in turns, write; ``only`` one way, dtype and protocol."""
     result: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "kinds": {}}
     ways: dict[str, Hands] = dict(zip(HOW, (workers, dask), strict=True))
     for dtype in ("s8", "b1"):
-        kinds = [protocol for kind, protocol in KINDS if kind == dtype]
         for name, way in ways.items():
+            kinds = [p for kind, p in KINDS if kind == dtype and (not only or (name, dtype, p) == only)]
+            if not kinds:
+                continue
             with way(session(dtype, "cold")) as hands, tempfile.TemporaryDirectory() as folder:
                 result["device"] = hands[0].device.model_dump(mode="json", exclude={"uuid_sha256", "slug"})
                 for protocol in [protocol for protocol in kinds for _ in range(rounds)]:
@@ -100,4 +103,4 @@ def main(out: Path, rounds: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:3]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:])

@@ -6,6 +6,7 @@ import numpy as np
 
 HEAD = ("", "card 1 / card 0", "repeat / first: card 0", "card 1", "same best: across", "own repeat")
 HEAD += ("tied: across", "own", "mean regret: across", "own", "largest: across", "own")
+DISTURBED = ("", "times of card 0", "of card 1", "same best", "tied", "mean regret")
 SHARED = ("", "one card", "--workers 2", "", "--scheduler", "", "lost between batches", "at the ends")
 
 
@@ -43,14 +44,19 @@ def shared_row(name: str, kind: dict[str, Any]) -> list[str]:
     together = kind["together"].values()
     cells = [name, f"{min(each):,.0f} to {max(each):,.0f}"]
     for one in together:
-        cells += [f"{one['rows_per_s']:,.0f}", f"{one['times_one_card']:.2f}x"]
-    return [*cells, *(_pair([one["lost"][key] for one in together], ".1%") for key in ("between", "ends"))]
+        cells += [f"{one['rows_per_s']:,.0f}", f"{one['times_one_card']:.3f}x"]
+    lost = [float(np.mean([one["between"] for one in kind["lost_alone"]]))]
+    lost += [one["lost"]["between"] for one in together]
+    return [*cells, _pair(lost, ".1%"), _pair([one["lost"]["ends"] for one in together], ".1%")]
 
 
 def disturbed_row(name: str, how: str, kind: dict[str, Any]) -> list[str]:
     """Times beside the other card over those alone."""
     found = kind["together"][how]["disturbed"]
-    return [f"{name}, `{how}`", *(_change(found[card]) for card in ("card0", "card1"))]
+    chosen = kind["together"][how]["by_alone"]
+    cells = [f"{name}, `{how}`", *(_change(found[card]) for card in ("card0", "card1"))]
+    cells += [_pair([judged[key] for judged in chosen], form) for key, form in (("same_best", ".1%"), ("tied", ".1%"))]
+    return [*cells, _pair([judged["regret_mean"] for judged in chosen], ".3%")]
 
 
 def two_cards(result: dict[str, Any]) -> str:
@@ -67,12 +73,14 @@ def two_cards(result: dict[str, Any]) -> str:
             "",
             *_table(HEAD, [across_row(*kind) for kind in kinds.items()]),
             "",
-            "**Disturbance**: times of a card while the other one measured over those while it was alone.",
+            "**Disturbance**: times of a card while the other one measured over those while it was alone; the choice "
+            "by the shared recording, judged by card 0 and by card 1 alone.",
             "",
-            *_table(("", "card 0", "card 1"), [disturbed_row(n, how, kinds[n]) for n in kinds for how in ways[n]]),
+            *_table(DISTURBED, [disturbed_row(n, how, kinds[n]) for n in kinds for how in ways[n]]),
             "",
             "**Rows a second**: of one card, smallest and largest of four runs; of both; and what both do over the "
-            "mean of the four. Shares of the cards' seconds that are lost: `--workers 2` / `--scheduler`.",
+            "mean of the four. Shares of the cards' seconds that are lost: one card alone / `--workers 2` / "
+            "`--scheduler`, the last two at the ends.",
             "",
             *_table(SHARED, [shared_row(*kind) for kind in kinds.items()]),
         ]

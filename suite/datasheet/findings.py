@@ -164,8 +164,9 @@ def card_and_card(collection: Collection) -> Iterator[Pair]:
 
 
 def whole_card(collection: Collection, part: Held) -> Held | None:
-    """The recording of the same on all SMs of the product."""
-    for device in collection.devices:
+    """The recording of the same on all SMs of the product, of the same instance where there is one."""
+    own = part.header.device.slug.removesuffix(f"-sm{part.header.device.sm_count}")
+    for device in sorted(collection.devices, key=lambda device: device.slug != own):
         whole = collection.like(part, device=device.slug)
         same = (device.product, device.sm_count) == (part.header.device.product, part.header.device.sm_total)
         if same and whole is not None:

@@ -11,12 +11,14 @@ from tilearena.datasheet.tables import cards_of, n_samples
 
 #: On an H200 a hot launch finds nothing in the L2 from there on, see docs/measuring/dram.json.
 HOT_IS_COLD = {"NVIDIA H200": 50_000_000}
+#: A drift of the anchors that deserves a word.
+FAR = 0.01
 
 
 def limits(collection: Collection) -> list[str]:
     """The section, a point for each limit."""
     found = (*_products(collection), *_samples(collection), *_emulated(collection), *_hot(collection))
-    found = (*found, *_interval(collection), *_together(collection), *_scope())
+    found = (*found, *_interval(collection), *_drift(collection), *_together(collection), *_scope())
     return ["## Known limits", "", *(f"- {text}" for text in found), ""]
 
 
@@ -27,8 +29,9 @@ def _products(collection: Collection) -> Iterator[str]:
         yield f"One product: {products[0]}, {len(cards)} cards of it. Nothing here says how another one behaves."
     if any(device.sm_total for device in collection.devices):
         yield (
-            "A partition of the SMs (a CUDA green context) has the whole card's L2, memory and clocks: it stands for a "
-            "number of SMs, not for a smaller product."
+            "A partition of the SMs (a CUDA green context) has the whole card's L2 and memory, and more power for each "
+            "of its SMs: it stands for a number of SMs, not for a smaller product. Where the whole card is at its "
+            "power limit and the partition is not (see the clocks below), a ratio of their times has both in it."
         )
 
 
@@ -61,7 +64,8 @@ def _hot(collection: Collection) -> Iterator[str]:
         listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
         yield (
             "*hot* means the same operands, not that they are in the L2: above about 50 MB of A, B and D on an H200, "
-            f"hot is cold. Share of such problems: {listed}."
+            "hot launches read all of them from DRAM, too, and from about 100 MB on the times are nearly those of cold "
+            f"ones. Share of the problems above 50 MB: {listed}."
         )
 
 
@@ -80,9 +84,31 @@ def _together(collection: Collection) -> Iterator[str]:
     pairs = [pair for pair in combinations(collection.held, 2) if at_the_same_time(*pair)]
     if pairs:
         listed = sorted({f"`{one.header.spec}` on `{one.header.device.slug}`" for pair in pairs for one in pair})
+        own = sorted({_name(one) for pair in pairs for one in pair if len({_name(each) for each in pair}) == 1})
+        repeats = f" Among these are a recording and its repeat: {', '.join(own)}." if own else ""
         yield (
-            f"Two cards of one host measured at the same time, one recording each: {'; '.join(listed)}. "
+            f"Two cards of one host measured at the same time, one recording each: {'; '.join(listed)}.{repeats} "
             "[measuring.md](measuring.md#two-cards) shows what that changes."
+        )
+
+
+def _name(one: Held) -> str:
+    h = one.header
+    return f"{h.spec} {h.dtype} {h.protocol.name} of `{h.device.slug}`"
+
+
+def _drift(collection: Collection) -> Iterator[str]:
+    moved = {
+        f"{_name(one)}{', repeat' if one.is_repeat else ''}": max(drifts, key=abs)
+        for one in collection.held
+        if (drifts := [d for a in one.header.anchors for d in (a.drift_to_middle, a.drift) if d is not None])
+    }
+    far = [f"{name} {drift:+.1%}" for name, drift in moved.items() if abs(drift) > FAR]
+    if far:
+        yield (
+            f"The anchors moved by more than {FAR:.0%} within a recording: {'; '.join(far)}. They are taken right "
+            "after a batch, and a card that is at its power limit is slower then; candidates take turns, so choices "
+            "are not concerned, times of one problem against another's are."
         )
 
 

@@ -121,7 +121,8 @@ def _contents(collection: Collection) -> list[str]:
         "How long CUTLASS templates (tile, stages) take on matrix products D = A x B with 8-, 4- or 1-bit operands and "
         "s32 output, so that choosing one can be learned and judged. A row is one candidate on one problem, whether it "
         "ran or not; a sample is one timed interval, and all are kept. Beside the templates of a space, a recording "
-        "has the default template a second time (the control), and for s8 cuBLASLt where it was installed. "
+        "has the default template a second time (the control), and for s8 cuBLASLt and torch._int_mm where they were "
+        "installed. "
         "[file-formats.md](file-formats.md) has every column and key, [measuring.md](measuring.md) the method, and "
         "`tilearena specs` lists the workloads and spaces.",
         "",
@@ -129,7 +130,8 @@ def _contents(collection: Collection) -> list[str]:
         "",
         _versions(collection),
         "",
-        "What a row's `candidate` means, and all that holds for a file as a whole, is in the Parquet metadata:",
+        "What a row's `candidate` means, and all that holds for a file as a whole, is in the Parquet metadata. Readers "
+        "that keep columns alone (`datasets.load_dataset`) lose it, so take it from the file:",
         "",
         "    import json, pyarrow.parquet as pq",
         f"    table = pq.read_table({(RECORDINGS / collection.held[0].path).as_posix()!r})",

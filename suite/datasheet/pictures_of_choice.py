@@ -155,7 +155,7 @@ def winners(collection: Collection) -> Picture | None:
     _legend(figure, tables[0])
     caption = (
         "Shares of the templates that win, %, by protocol and number of SMs, on the problems that all bars of a panel "
-        "have. With fewer SMs the small tile wins less often."
+        "have."
     )
     return Picture("winners", caption, figure)
 

@@ -1,6 +1,7 @@
 """Pictures of how long the best template takes: hot and cold, with fewer SMs, under the roofline. Needs matplotlib."""
 
 from collections.abc import Iterator
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -49,9 +50,10 @@ def _density(axis: Axes, x: Floats, y: Floats, colour: str, *, log_y: bool) -> N
     axis.set(xscale="log", yscale="log" if log_y else "linear")
 
 
-def _native(collection: Collection, protocol: str) -> Iterator[tuple[Dtype, Held]]:
+def _native(collection: Collection) -> Iterator[tuple[Dtype, Held]]:
+    """Cold."""
     for dtype in SHOWN:
-        one = largest(collection.firsts, dtype, "cold" if protocol == "cold" else "hot")
+        one = largest(collection.firsts, dtype, "cold")
         if one is not None and one.header.support == "native":
             yield dtype, one
 
@@ -60,7 +62,7 @@ def hot_and_cold(collection: Collection) -> Picture | None:
     """t(cold) / t(hot) of each one's best template, by the bytes of a problem."""
     pairs = [
         (dtype, cold, hot)
-        for dtype, cold in _native(collection, "cold")
+        for dtype, cold in _native(collection)
         if (hot := collection.like(cold, protocol="hot")) is not None
     ]
     if not pairs:
@@ -84,8 +86,8 @@ def hot_and_cold(collection: Collection) -> Picture | None:
     axes[0].set_ylabel("t(cold) / t(hot), best template of each")
     caption = (
         "Cold over hot time, each of its own best template; the darker, the more problems. Hot launches are faster "
-        "while the operands stay in the L2; from about its size on, hot is no different from cold. Of the smallest "
-        "problems a hot launch costs less, too, since several share what an interval adds."
+        "while the operands stay in the L2; beyond its size hot comes to be as cold. Of the smallest problems a hot "
+        "launch costs less, too, since several share what an interval adds."
     )
     return Picture("hot-cold", caption, figure)
 
@@ -106,15 +108,16 @@ def partitions(collection: Collection) -> Picture | None:
     axes = figure.subplots(1, len(dtypes), sharex=True, sharey=True, squeeze=False)[0]
     for axis, dtype in zip(axes, dtypes, strict=True):
         mine = [(one, whole) for one, whole in parts if one.header.dtype == dtype]
-        for (one, whole), colour in zip(mine, PARTITION_COLOURS, strict=False):
+        for (one, whole), colour in zip(mine, cycle(PARTITION_COLOURS), strict=False):
             _ratio_line(axis, one, whole, colour)
         axis.set(xscale="log", title=f"{dtype} cold, {mine[0][0].header.spec}", xlabel="multiply-adds")
     axes[0].set_ylabel("t(partition) / t(whole card), best of each")
     caption = (
         "What a part of the SMs costs: median over the problems of a size of the best template's time on the partition "
-        "over that on the whole card; the band holds half of them. Small products do not need all SMs, large ones come "
-        "near the ratio of the numbers of SMs (dotted); the memory is the whole card's. A line may lie a per cent or "
-        "two off 1 as a whole, since two recordings are of two processes, or of two cards."
+        "over that on the whole card; the band holds half of them. Small products do not need all SMs; large ones take "
+        "longer, but less so than the ratio of the numbers of SMs (dotted) says: the memory is the whole card's, and "
+        "so is the power, which the whole card may be short of. A line may lie a per cent or two off 1 as a whole, "
+        "since two recordings are of two processes, or of two cards."
     )
     return Picture("partitions", caption, figure)
 
@@ -134,7 +137,7 @@ def _ratio_line(axis: Axes, one: Held, whole: Held, colour: str) -> None:
 
 def roofline(collection: Collection) -> Picture | None:
     """TOPS and GB/s of the best template, cold, by arithmetic intensity, under the published peaks."""
-    shown = list(_native(collection, "cold"))
+    shown = list(_native(collection))
     if not shown:
         return None
     figure = Figure(figsize=(5 * len(shown), 6.8), layout="constrained")

@@ -115,14 +115,13 @@ def _of_device(
         raise RecordingError(f"{table.path}: no row has the {device.sm_count} SMs of {device.slug}{others}")
     found = {label.device for _, label in labels}
     own = {name for name in found if name == device.product or device_slug(name) == device.slug}
-    if len(found) > 1 and not own:
-        shown_names = ", ".join(shown(name) for name in sorted(found)[:LISTED])
+    if not own:
+        names = ", ".join(shown(name) for name in sorted(found)[:LISTED])
         raise RecordingError(
-            f"{table.path}: its rows with {device.sm_count} SMs are of several devices ({shown_names}), none of which "
-            f"is called {device.product!r}; leave one device in it"
+            f"{table.path}: its rows with {device.sm_count} SMs are of {names}, none of which is called "
+            f"{device.product!r}; if one is that device, give it this name in the column device"
         )
-    kept = own if len(found) > 1 else found
-    return [(line, label) for line, label in labels if label.device in kept]
+    return [(line, label) for line, label in labels if label.device in own]
 
 
 def _by_dtype(
