@@ -5,15 +5,18 @@ groups is the cluster bootstrap (Davison and Hinkley, Bootstrap Methods and thei
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tilearena.dataset import Floats, Ints
 
 N_RESAMPLES = 1000
 INTERVAL = (0.025, 0.975)
-#: Weights held in memory at a time (16 MiB of float64).
-_CHUNK = 1 << 21
+#: Weights held in memory at a time (16 MiB of float64), but those of some resamples in any case: what is done once for
+#: all of them must not take longer than they do.
+_CHUNK, _LEAST = 1 << 21, 16
 
 Estimator = Callable[[Floats], dict[str, Floats]]
 
@@ -75,21 +78,28 @@ def weighted_quantiles(
     if not len(order):
         return [np.full(len(weights), np.nan) for _ in q]
     ordered = values[order]
-    up_to = weights.take(order, axis=1).cumsum(axis=1)
-    total = up_to[:, -1]
-    position = np.maximum(total - 1, 0)[:, None] * np.array(q)
-    below = np.floor(position)
-    ends = np.concatenate([below, np.ceil(position)], axis=1)
-    found = np.stack([np.searchsorted(row, at, side="right") for row, at in zip(up_to, ends, strict=True)])
-    low, high = np.split(ordered[np.minimum(found, len(ordered) - 1)], 2, axis=1)
-    quantiles = np.where(total[:, None] > 0, low + (position - below) * (high - low), np.nan)
+    quantiles = np.full((len(weights), len(q)), np.nan)
+    for i, row in enumerate(weights):
+        up_to = _narrow(row).take(order).cumsum(dtype=np.int64)
+        position = max(up_to[-1] - 1, 0) * np.array(q)
+        below = np.floor(position)
+        ends = np.array([below, np.ceil(position)], dtype=np.int64)
+        low, high = ordered[np.minimum(np.searchsorted(up_to, ends, side="right"), len(ordered) - 1)]
+        if up_to[-1] > 0:
+            quantiles[i] = low + (position - below) * (high - low)
     return list(quantiles.T)
 
 
 def weighted_max(weights: Floats, values: Floats) -> Floats:
     """Largest [B] of the ``values`` [P] that ``weights`` [B, P] do not leave out; NaN values take no part."""
-    largest: Floats = np.where((weights > 0) & ~np.isnan(values), values, -np.inf).max(axis=1, initial=-np.inf)
+    known = np.where(np.isnan(values), -np.inf, values)
+    largest = np.array([np.where(row > 0, known, -np.inf).max(initial=-np.inf) for row in weights])
     return np.where(largest > -np.inf, largest, np.nan)
+
+
+def _narrow(counts: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Whole numbers in as few bytes as hold them, so that a million that are looked up at random fit a cache."""
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 def _resamples(groups: Ints, seed: int, n_resamples: int) -> Iterator[Floats]:
@@ -97,15 +107,17 @@ def _resamples(groups: Ints, seed: int, n_resamples: int) -> Iterator[Floats]:
     labels, group = np.unique(groups, return_inverse=True)
     n_groups = len(labels)
     bits = np.random.PCG64(seed)
-    step = max(1, _CHUNK // max(1, len(groups)))
+    step = max(_LEAST, _CHUNK // max(1, len(groups)))
     for start in range(0, n_resamples, step):
-        n = min(step, n_resamples - start)
-        # raw bits rather than Generator.integers: only the former's stream is fixed for all numpy versions
-        drawn = ((bits.random_raw(n * n_groups) >> np.uint64(32)) * np.uint64(n_groups)) >> np.uint64(32)
-        cell = drawn.astype(np.int64) + np.repeat(np.arange(n), n_groups) * n_groups
-        counts = np.bincount(cell, minlength=n * n_groups).reshape(n, n_groups)
-        # take keeps each resample's weights together in memory, and reads of large recordings are many times faster
-        yield counts.take(group, axis=1).astype(np.float64)
+        weights = np.empty((min(step, n_resamples - start), len(groups)))
+        for row in weights:
+            # raw bits rather than Generator.integers: only the former's stream is fixed for all numpy versions
+            drawn = bits.random_raw(n_groups)
+            drawn >>= np.uint64(32)
+            drawn *= np.uint64(n_groups)
+            drawn >>= np.uint64(32)
+            row[:] = _narrow(np.bincount(drawn.view(np.int64), minlength=n_groups)).take(group)
+        yield weights
 
 
 def _interval(samples: Floats) -> tuple[float, float]:

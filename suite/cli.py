@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from tilearena import __version__, cli_gpu, cli_import, cli_measure, cli_recordings, cli_score
+from tilearena import __version__, cli_export, cli_gpu, cli_import, cli_measure, cli_recordings, cli_score
 from tilearena.cli_options import Json, Root, console, print_json
 from tilearena.errors import Interrupted, PredictorError, TilearenaError, one_line
 from tilearena.leaderboard import serve
@@ -49,6 +49,7 @@ app.command()(cli_gpu.build)
 app.add_typer(cli_recordings.app, name="recordings")
 app.command()(cli_measure.measure)
 app.command("import")(cli_import.import_)
+app.command()(cli_export.export)
 app.command()(cli_score.score)
 app.command()(cli_score.bench)
 app.command()(cli_score.submit)
@@ -141,6 +142,7 @@ def main() -> None:
         print(f"tilearena: {error}", file=sys.stderr)
         sys.exit(INTERRUPTED if isinstance(error, Interrupted) else 2)
     except OSError as error:  # no space, no permission
-        where = one_line(str(error.filename or "a file or folder in use"))
+        name = error.filename2 or error.filename  # of a copy or a renaming: what was to be written
+        where = one_line(str(name or "a file or folder in use"))
         print(f"tilearena: {where}: {one_line(error.strerror or str(error))}", file=sys.stderr)
         sys.exit(2)

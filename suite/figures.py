@@ -60,9 +60,7 @@ def with_failures(time_ns: Floats) -> Floats:
 
     Every problem must have a feasible template.
     """
-    feasible = np.isfinite(time_ns)
-    slowest = np.where(feasible, time_ns, -np.inf).max(axis=1, keepdims=True)
-    return np.where(feasible, time_ns, slowest)
+    return np.where(np.isfinite(time_ns), time_ns, _slowest(time_ns))
 
 
 def log_slowdown(time_ns: Floats) -> Floats:
@@ -74,10 +72,9 @@ def log_slowdown(time_ns: Floats) -> Floats:
 
 def picked(time_ns: Floats, picks: Ints) -> tuple[Floats, Bools]:
     """Time of each pick [P, R] and whether it ran; one that is -1 or failed takes as long as the slowest feasible."""
-    rows = np.arange(len(picks))[:, None]
-    ran = (picks >= 0) & np.isfinite(time_ns[rows, picks])
-    filled = with_failures(time_ns)
-    return np.where(ran, filled[rows, picks], filled.max(axis=1, keepdims=True)), ran
+    time = np.take_along_axis(time_ns, picks, axis=1)
+    ran = (picks >= 0) & np.isfinite(time)
+    return np.where(ran, time, _slowest(time_ns)), ran
 
 
 def judge(
@@ -161,6 +158,12 @@ def _ceilings(table: Table, repeat: Table | None) -> dict[str, Floats]:
         right = ran & (time == best)
         top1[here], top2[here], regret[here] = right[:, 0], right.any(axis=1), time[:, 0] / best[:, 0] - 1
     return {"ceiling_top1": top1, "ceiling_top2": top2, "ceiling_regret_mean": regret}
+
+
+def _slowest(time_ns: Floats) -> Floats:
+    """Time of the slowest feasible template of each problem [P, 1]."""
+    slowest: Floats = np.where(np.isfinite(time_ns), time_ns, -np.inf).max(axis=1, keepdims=True)
+    return slowest
 
 
 def _finite(time_ns: Floats) -> Floats:

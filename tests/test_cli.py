@@ -61,7 +61,7 @@ def test_standard_files_that_were_closed_are_empty_ones_for_us_and_for_our_child
 
 def test_verbs_are_those_that_others_script_against():
     stable = {"devices", "specs", "build", "measure", "score", "bench", "submit", "check", "board", "predictors"}
-    assert set(VERBS) == stable | {"doctor", "recordings", "import"}
+    assert set(VERBS) == stable | {"doctor", "recordings", "import", "export"}
     with_figures = stable - {"submit", "board"} | {"doctor", "recordings", "import"}
     assert {verb for verb in VERBS if "--json" in options(verb)} == with_figures
     score = {"--spec", "--device", "--space", "--protocol", "--split", "--dtype", "--predictor", "--refit", "--json"}
