@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -20,6 +20,9 @@ def replacing(path: Path) -> Iterator[Path]:
         scratch.replace(path)
     except OSError as error:  # of pyarrow, say, which names no file
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise OSError(error.errno, reason, error.filename or str(path)) from error
+        named = str(error.filename or scratch)
+        name = str(path) if named == str(scratch) else named
+        raise OSError(error.errno, reason, name) from error
     finally:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):  # what kept it from being written is the error to report
+            scratch.unlink()

@@ -1,6 +1,7 @@
 """The verb that takes recordings from files of other tools."""
 
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -8,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from tilearena.cli_options import Device, Json, Root, one_of, print_json
-from tilearena.errors import one_line
+from tilearena.errors import RecordingError, one_line
 from tilearena.exchange.foreign_csv import Faults
 from tilearena.exchange.importing import Imported, Target, import_file
 from tilearena.exchange.known_device import known_device
@@ -38,7 +39,7 @@ def import_(
         root=folder,
         spec=spec,
         space=load_space(space),
-        device=known_device(folder, device, device_file),
+        device=known_device(folder, device, device_file, *_checkout()),
         protocol=cast(ProtocolName, name),
         imported_at=datetime.now(UTC),
     )
@@ -53,6 +54,13 @@ def import_(
         _show(imported, faults)
     if faults.count:
         raise typer.Exit(1)
+
+
+def _checkout() -> tuple[Path, ...]:
+    """Whose recordings say what the devices of the project are, whatever --root is."""
+    with suppress(RecordingError):
+        return (find_root(),)
+    return ()
 
 
 def _print_faults(faults: Faults) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 from tilearena.cli_options import Json, Root, console, print_json
 from tilearena.datasheet.page import write_datasheet
 from tilearena.datasheet.publish import publish as publish_to
-from tilearena.errors import SpecError
+from tilearena.errors import SpecError, one_line
 from tilearena.inventory import Entry, inventory
 from tilearena.root import find_root
 
@@ -46,7 +46,7 @@ def datasheet(
 ) -> None:
     """Write the datasheet of all recordings to OUT.md, and its pictures into a folder of that name beside it."""
     for path in write_datasheet(find_root(root), out):
-        print(path)
+        print(one_line(str(path)))
 
 
 @app.command()
@@ -57,7 +57,8 @@ def publish(
     """Write the recordings with datasheet, licence, citation and checksums to DIR, for Hugging Face and Zenodo."""
     paths = publish_to(find_root(root), folder)
     recorded = [path for path in paths if path.suffix == ".parquet"]
-    print(f"{folder}: {len(recorded)} recordings and {len(paths) - len(recorded)} other files; nothing was uploaded")
+    others = len(paths) - len(recorded)
+    print(f"{one_line(str(folder))}: {len(recorded)} recordings and {others} other files; nothing was uploaded")
 
 
 def _flat(entry: Entry) -> dict[str, Any]:

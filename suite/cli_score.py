@@ -131,8 +131,8 @@ def submit(
 ) -> None:
     """Score predictors and write one submission (JSON and Parquet) for each of them."""
     folder = find_root(root)
-    if imported := imported_headers(folder, device, spec, space):
-        raise SubmissionError(not_ranked(next(iter(imported.values()))))
+    if imported := next(filter(None, imported_headers(folder, device, spec, space).values()), None):
+        raise SubmissionError(not_ranked(imported))
     prepare(out or folder, submitter)
     scored, refused = _evaluate(
         folder,
@@ -150,7 +150,7 @@ def submit(
     if not force:
         require_kept(out or folder, scored, submitter)
     for path in benches.write_submissions(out or folder, scored, submitter):
-        print(path)
+        print(one_line(str(path)))
     _exit_if_failed(refused, [s.score for s in scored])
 
 

@@ -101,8 +101,8 @@ class Header(Record):
     @model_validator(mode="after")
     def _imported_had_no_session(self) -> Self:
         ours = self.clock or self.noise_floor is not None or self.batches or self.anchors
-        if self.origin != "measured" and ours:
-            raise ValueError("an imported recording has no clock, noise floor, batches or anchors")
+        if self.origin != "measured" and (ours or any(c.origin != "template" for c in self.candidates)):
+            raise ValueError("an imported recording has templates alone, and no clock, noise floor, batches or anchors")
         return self
 
     @property
@@ -287,7 +287,7 @@ def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]
         shown = ascii(version)[:40]
         raise RecordingError(f"{path}: schema version {shown}, this tilearena reads {SCHEMA_VERSION}; {advice}")
     try:
-        return Header.model_validate(raw), raw
+        return Header.model_validate_json(text), raw
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))

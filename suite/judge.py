@@ -68,8 +68,8 @@ class Sources:
         Raises:
             RecordingError: one is imported.
         """
-        for recording in (self.test, self.train):
-            if recording.header.origin != "measured":
+        for recording in (self.test, self.train, self.repeat):
+            if recording and recording.header.origin != "measured":
                 raise RecordingError(not_ranked(recording.header))
 
     @property
@@ -119,6 +119,12 @@ def _shipped_space(name: str) -> Space | None:
 
 
 def _require_same(header: Header, kind: Literal["workload", "space"], meant: Workload | Space | None) -> None:
+    if kind == "workload" and meant is not None and header.origin != "measured":
+        raise RecordingError(
+            f"the recording of {header.spec} ({header.device.slug}, {header.dtype}, {header.protocol.name}) is "
+            f"imported ({header.origin}), but {header.spec} is a workload that is measured; import it under another "
+            "name"
+        )
     recorded = header.spec_fingerprint if kind == "workload" else header.space_fingerprint
     if meant is not None and meant.fingerprint != recorded:
         raise RecordingError(

@@ -16,21 +16,29 @@ def find_root(given: Path | None = None) -> Path:
     """The folder that holds ``baselines/recordings`` and ``leaderboard/submissions``.
 
     Raises:
-        RecordingError: a folder was named that does not exist, or there is no checkout here.
+        RecordingError: a folder was named that does not exist, or there is no checkout here, or its name is not UTF-8.
     """
     named = given or (Path(os.environ["TILEARENA_ROOT"]) if os.environ.get("TILEARENA_ROOT") else None)
     if named is not None:
         if not named.is_dir():
             raise RecordingError(f"{named}: no such folder; give --root or TILEARENA_ROOT an existing one")
-        return named
+        return _named_in_utf8(named)
     try:
         here = Path.cwd()
     except FileNotFoundError:
         raise RecordingError("the current folder was removed; change to another, or give --root") from None
     for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
         if (folder / RECORDINGS).is_dir():
-            return folder
+            return _named_in_utf8(folder)
     raise RecordingError(f"no {RECORDINGS} at or above {here}; run in a checkout, or give --root or TILEARENA_ROOT")
+
+
+def _named_in_utf8(folder: Path) -> Path:
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:  # Arrow opens no such path
+        raise RecordingError(f"{folder}: the name of this folder is not UTF-8; rename it, or use another") from None
+    return folder
 
 
 def path_for(root: Path, header: Header, *, repeat: bool = False) -> Path:

@@ -87,13 +87,18 @@ def _piece_fault(
     candidate, launches = piece["candidate"].to_numpy(), piece["launches"].to_numpy()
     samples = piece["elapsed_ns"]
     lengths = np.diff(samples.offsets.to_numpy())
-    ok = (np.array(piece["status"].dictionary.to_pylist()) == Status.OK)[piece["status"].indices.to_numpy()]
+    statuses, status = piece["status"].dictionary.to_pylist(), piece["status"].indices.to_numpy()
+    reasons, reason = piece["reason"].dictionary.to_pylist(), piece["reason"].indices.to_numpy()
+    ok = np.isin(statuses, [Status.OK])[status]
+    explained = np.array([text != "" for text in reasons], dtype=np.bool_)[reason]
     faults = {
+        "has an unknown status": ~np.isin(statuses, list(Status))[status],
         "has an m, n or k that no problem has": (np.minimum(np.minimum(m, n), k) < 1)
         | (np.maximum(np.maximum(m, n), k) > MAX_EXTENT)
         | (n % N_ALIGNMENT != 0)
         | (k % K_ALIGNMENT[dtype] != 0),
         "has a status that contradicts its samples": ok != (lengths > 0),
+        "has a reason that contradicts its status": explained == np.isin(statuses, [Status.OK, *LABELS])[status],
         "has a number of samples that its protocol does not take": ok
         & ~allowed[candidate, np.minimum(lengths, MAX_SAMPLES + 1)],
         "has a number of launches that contradicts its status or protocol": (launches < ok)

@@ -44,3 +44,14 @@ def test_folder_that_cannot_be_made_is_named(tmp_path):
     with pytest.raises(OSError, match="Not a directory") as caught, replacing(tmp_path / "file" / "deep" / "x"):
         pass
     assert caught.value.filename.startswith(str(tmp_path / "file"))
+
+
+def test_scratch_file_is_no_name_to_report(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught, replacing(tmp_path / "folder") as scratch:
+        scratch.touch()
+    assert caught.value.filename == str(tmp_path / "folder")
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="File exists") as caught, replacing(tmp_path / "file" / "x"):
+        pass
+    assert caught.value.filename == str(tmp_path / "file")

@@ -141,6 +141,11 @@ def test_recording_with_a_wrong_header_key_names_it(small_path, change, key):
     assert f"header key '{key}'" in refusal(small_path)
 
 
+def test_recording_with_half_a_character_in_its_header_is_refused(small_path):
+    rewrite(small_path, versions={"cuda": "\ud800"})
+    assert "header key '': Invalid JSON" in refusal(small_path)
+
+
 def test_recording_with_other_columns_is_refused(small_path):
     rewrite(small_path, rows=pq.read_table(small_path).drop_columns(["reason"]))
     assert "columns are" in refusal(small_path)
@@ -187,6 +192,9 @@ def changed_rows(row, change):
         (3, {"launches": 0}, "row 3 has a number of launches that contradicts"),
         (3, {"launches": 21}, "row 3 has a number of launches that contradicts"),
         (1, {"launches": 1}, "row 1 has a number of launches that contradicts"),
+        (1, {"status": "tired"}, "row 1 has an unknown status"),
+        (1, {"reason": ""}, "row 1 has a reason that contradicts its status"),
+        (2, {"reason": "so"}, "row 2 has a reason that contradicts its status"),
         (0, {"elapsed_ns": [5, 0, 5, 5]}, "not a positive time"),
         (0, {"elapsed_ns": [5, -5, 5, 5]}, "not a positive time"),
         (4, {"candidate": 0}, "exactly one row for each candidate"),

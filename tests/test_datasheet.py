@@ -1,14 +1,17 @@
 """The datasheet: what it counts on small recordings, and that docs/datasets.md is of the committed ones."""
 
 import math
+import os
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from published import CARD, LEAST_M, PART, TWIN, VENDOR
+from published import CARD, LEAST_M, OTHER, PART, TWIN, VENDOR
 from published import WHOLE as DEVICE
 
 from tilearena import dataset
-from tilearena.datasheet.collection import collect, largest
+from tilearena.datasheet.collection import Collection, collect, largest
 from tilearena.datasheet.findings import (
     agreement,
     card_and_card,
@@ -21,8 +24,7 @@ from tilearena.datasheet.findings import (
 )
 from tilearena.datasheet.limits import at_the_same_time, limits
 from tilearena.datasheet.page import days, render, write_datasheet
-from tilearena.datasheet.pictures import draw
-from tilearena.datasheet.pictures_of_choice import bars, in_common, winner_shares
+from tilearena.datasheet.pictures import Picture, draw
 from tilearena.datasheet.tables import ceilings, devices, failures, n_samples, sizes, trust
 from tilearena.errors import RecordingError
 
@@ -151,6 +153,81 @@ def test_limits_name_what_was_measured_at_the_same_time(collection):
     assert f"one recording each: `lowbit-full` on `{PART.slug}`; `lowbit-full` on `{WHOLE}`." in text
     assert "s4 is emulated on" in text
     assert "50 MB" not in text  # it is known of the H200 alone
+    assert "a recording and its repeat" not in text
+
+
+def test_limits_name_a_repeat_that_was_measured_with_its_recording_and_anchors_that_moved(collection):
+    cold = held(collection, "lowbit-full s8 cold")
+    repeat = held(collection, "lowbit-full s8 cold, repeat")
+    beside = tuple(b.model_copy(update={"card": OTHER}) for b in cold.header.batches)
+    moved = tuple(anchors.model_copy(update={"end_ns": anchors.start_ns}) for anchors in repeat.header.anchors)
+    header = repeat.header.model_copy(update={"batches": beside, "anchors": moved})
+    together = replace(repeat, recording=replace(repeat.recording, header=header))
+    text = " ".join(limits(Collection((cold, together))))
+    assert f"Among these are a recording and its repeat: lowbit-full s8 cold of `{WHOLE}`." in text
+    assert f"moved by more than 1% within a recording: lowbit-full s8 cold of `{WHOLE}` +2.0%. They" in text
+
+
+def changed(one, change):
+    """``one`` with ``change`` applied to each of its rows that it takes."""
+    rows = one.recording.rows.to_pylist()
+    rows = [change(row) for row in rows if change(row) is not None]
+    return replace(one, recording=replace(one.recording, rows=pa.Table.from_pylist(rows, schema=dataset.COLUMNS)))
+
+
+def failed(row):
+    return row | {"status": "launch_failed", "elapsed_ns": [], "launches": 0, "reason": "no | driver\n# at all"}
+
+
+@pytest.mark.parametrize("only_default", [False, True])
+def test_recordings_without_times_are_described_without_figures(collection, only_default):
+    names = ("lowbit-full s8 cold", "lowbit-full s8 cold, repeat", "lowbit-full s8 hot")
+    default = collection.held[0].header.default
+    dead = Collection(
+        tuple(
+            changed(
+                held(collection, name), lambda row: row if only_default and row["candidate"] != default else failed(row)
+            )
+            for name in names
+        )
+    )
+    drawn = draw(dead)
+    lines = render(dead, drawn, "x").splitlines()
+    assert [row[2:7] for row in rows_of(worth(dead))] == [["0", "-", "-", "-", "-"]] * 2
+    assert rows_of(worth(dead))[0][9] == ("-" if not only_default else rows_of(worth(dead))[0][9])
+    assert (len(drawn) > 0, any("No two recordings" in line for line in lines)) == (only_default, True)
+    assert any("no \\| driver # at all" in line for line in lines)
+
+
+def test_recordings_without_a_common_problem_are_not_compared(collection):
+    cold, hot = held(collection, "lowbit-full s8 cold"), held(collection, "lowbit-full s8 hot")
+    middle = int(np.median(cold.recording.table.problems[:, 0]))
+    apart = Collection(
+        (
+            changed(cold, lambda row: row if row["m"] <= middle else None),
+            changed(hot, lambda row: row if row["m"] > middle else None),
+        )
+    )
+    assert list(hot_and_cold(apart)) == []
+    assert [picture.name for picture in draw(apart)] == ["best-template-s8", "winners", "speedup", "roofline"]
+
+
+def test_recordings_of_other_templates_are_not_compared(collection):
+    cold, repeat = held(collection, "lowbit-full s8 cold"), held(collection, "lowbit-full s8 cold, repeat")
+    candidates = tuple(c for i, c in enumerate(repeat.header.candidates) if i != 8)
+    fewer = changed(
+        repeat, lambda row: None if row["candidate"] == 8 else row | {"candidate": min(row["candidate"], 8)}
+    )
+    header = repeat.header.model_copy(update={"candidates": candidates})
+    other = replace(fewer, recording=replace(fewer.recording, header=header))
+    assert list(first_and_repeat(Collection((cold, repeat)))) != []
+    assert list(first_and_repeat(Collection((cold, other)))) == []
+    assert ceilings(Collection((cold, other))) == ["No recording has a repeat."]
+
+
+def test_pictures_are_linked_whatever_the_folder_is_called(collection):
+    picture = Picture("winners", "text", None)
+    assert "](a%20b%28c%29%FF/winners.png)" in render(collection, [picture], os.fsdecode(b"a b(c)\xff"))
 
 
 def test_page_names_other_pages_where_it_cannot_link_them(collection):
@@ -169,7 +246,11 @@ def test_its_lines_of_code_read_a_recording(collection, shared_root, monkeypatch
     monkeypatch.chdir(shared_root)
     found = {}
     exec("\n".join(code), found)
-    assert found["names"] == [c.id for c in collection.held[0].header.candidates]
+    one = collection.held[0].recording
+    assert found["names"] == [t.label for t in one.templates] + [
+        c.id for c in one.header.candidates[len(one.templates) :]
+    ]
+    assert found["time_ns"] == one.column_ns(found["row"]["candidate"])[0]
 
 
 def test_datasheet_is_refused_where_it_has_no_name_or_nothing_to_say(tmp_path):
@@ -180,7 +261,7 @@ def test_datasheet_is_refused_where_it_has_no_name_or_nothing_to_say(tmp_path):
         write_datasheet(tmp_path, tmp_path / "datasets.md")
 
 
-def test_committed_datasheet_is_of_the_committed_recordings_and_its_captions_hold(checkout):
+def test_committed_datasheet_is_of_the_committed_recordings(checkout):
     """If this fails: ``tilearena recordings datasheet docs/datasets.md``."""
     page, folder = checkout / "docs" / "datasets.md", checkout / "docs" / "datasets"
     collection = collect(checkout)
@@ -188,10 +269,3 @@ def test_committed_datasheet_is_of_the_committed_recordings_and_its_captions_hol
     assert page.read_text(encoding="utf-8") == render(collection, pictures, folder.name)
     assert {path.name for path in folder.iterdir()} == {f"{picture.name}.png" for picture in pictures}
     assert sum(path.stat().st_size for path in folder.iterdir()) < 700_000
-    for dtype in ("s8", "b1"):  # "with fewer SMs the small tile wins less often"
-        compared = bars(collection, dtype)
-        sms = [one.header.device.sm_count for one in compared]
-        assert sms == 2 * [132, 112, 88, 72]
-        small = [float(winner_shares(table)[-3:].sum()) for table in in_common(compared)]
-        assert small[:4] == sorted(small[:4], reverse=True)
-        assert small[4:] == sorted(small[4:], reverse=True)

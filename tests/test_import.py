@@ -33,6 +33,7 @@ from tilearena.exchange import foreign_csv, labels_csv, profiler_csv
 from tilearena.exchange.foreign_csv import Faults
 from tilearena.exchange.importing import import_file
 from tilearena.records import fingerprint
+from tilearena.root import find_path
 from tilearena.submission import write
 
 
@@ -181,6 +182,38 @@ def test_import_never_replaces_a_recording(import_it, root, tmp_path):
     assert (code, "is there already; give another --spec, or remove it" in err) == (2, True)
     assert recording_of(root).header.fingerprint == before
     assert len(list(root.rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("end", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_import_writes_all_data_types_or_none(tmp_path, root, monkeypatch, end):
+    def full(path, header, rows):
+        if header.dtype == "b1":
+            raise end
+        return write_recording(path, header, rows)
+
+    write_recording = dataset.write
+    two = labels_file(tmp_path, label(1, "large/3"), label(1, "large/3", dtype="b1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "write", full)
+        with pytest.raises(type(end)):
+            import_file(two, target(root), Faults(two))
+    assert list(root.rglob("*.parquet")) == []
+    assert len(import_file(two, target(root), Faults(two)).recordings) == 2
+
+
+def test_damaged_recording_keeps_no_other_one_from_its_score(import_it, run, root, tmp_path):
+    rows = [label(m, "large/3", dtype=dtype) for dtype in ("s8", "b1") for m in range(1, 7)]
+    assert import_it(labels_file(tmp_path, *rows))[0] == 0
+    path = find_path(root, DEVICE.slug, "foreign", "paper9", "b1", "hot")
+    path.write_bytes(b"PAR1")
+    asked = ("--spec", "foreign", "--device", DEVICE.slug, "--protocol", "hot", "--predictor", "constant")
+    code, out, err = run("score", *asked, "--root", root)
+    assert (code, "foreign s8 hot" in out, len(err.splitlines())) == (1, True, 1)
+    assert err.startswith(f"tilearena: {path}: not a readable Parquet file")
+    assert run("score", *asked, "--dtype", "s8", "--root", root)[0] == 0
+    find_path(root, DEVICE.slug, "foreign", "paper9", "s8", "hot").unlink()
+    code, out, err = run("score", *asked, "--root", root)
+    assert (code, out, err.startswith(f"tilearena: {path}: not a readable Parquet file")) == (2, "", True)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Which recordings may serve together for a score."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -49,3 +50,19 @@ def test_repeat_by_another_tilearena_is_a_ceiling(arena):
     arena.record("lowbit-random", "s8", shapes, versions={"cuda": "12.8", "tilearena": "1"})
     arena.record("lowbit-random", "s8", shapes, seed=1, repeat=True, versions={"tilearena": "2", "cuda": "12.8"})
     assert Sources.open(arena.root, arena.key("lowbit-random", "s8")).repeat is not None
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+def test_imported_recording_under_the_name_of_a_workload_is_refused(arena, repeat):
+    """Or it would be ranked like one that was measured."""
+    key = arena.key("lowbit-random", "s8")
+    sources = Sources.open(arena.root, key)
+    sources.require()
+    sources.require_measured()
+    one = "repeat" if repeat else "test"
+    held = getattr(sources, one)
+    forged = replace(sources, **{one: replace(held, header=held.header.model_copy(update={"origin": "labels"}))})
+    with pytest.raises(RecordingError, match=r"is imported \(labels\), but lowbit-random is a workload"):
+        forged.require()
+    with pytest.raises(RecordingError, match="only what tilearena measured is ranked"):
+        forged.require_measured()

@@ -1,5 +1,8 @@
 """What a device is comes from a recording of it, or from a file."""
 
+import json
+import shutil
+
 import pytest
 from standin import DEVICE
 
@@ -35,3 +38,18 @@ def test_device_file_may_hold_one_device_alone(tmp_path):
     file = tmp_path / "device.json"
     file.write_text(DEVICE.model_dump_json())
     assert known_device(tmp_path, DEVICE.slug, file) == DEVICE
+
+
+def test_device_file_with_half_a_character_is_refused(tmp_path):
+    file = tmp_path / "device.json"
+    file.write_text(json.dumps(DEVICE.model_dump(mode="json") | {"product": "\ud800"}))
+    with pytest.raises(RecordingError, match=r"device\.json: key '': Invalid JSON"):
+        known_device(tmp_path, DEVICE.slug, file)
+
+
+def test_device_is_not_taken_from_a_recording_that_lies_elsewhere_than_it_belongs(arena):
+    folder = arena.root / "baselines" / "recordings"
+    shutil.copytree(folder / DEVICE.slug, folder / "abacus")
+    assert known_device(arena.root, DEVICE.slug, None).slug == DEVICE.slug
+    with pytest.raises(RecordingError, match="no recording of 'abacus'"):
+        known_device(arena.root, "abacus", None)

@@ -78,5 +78,19 @@ def test_imported_recording_that_claims_a_noise_floor_is_refused(tmp_path, root)
     recording = recording_of(root)
     path = tmp_path / "changed.parquet"
     dataset.write(path, recording.header.model_copy(update={"noise_floor": 0.01}), recording.rows)
-    with pytest.raises(RecordingError, match="an imported recording has no clock, noise floor, batches or anchors"):
+    with pytest.raises(RecordingError, match="an imported recording has templates alone, and no clock, noise floor"):
+        dataset.read(path)
+
+
+@pytest.mark.parametrize("kind", ["control", "vendor"])
+def test_labels_of_anything_but_templates_are_refused(tmp_path, root, kind):
+    """The best could be none of the templates."""
+    import_file(labels_of_best(tmp_path), target(root), Faults(tmp_path))
+    recording = recording_of(root)
+    template = recording.templates[recording.header.default] if kind == "control" else None
+    other = dataset.Candidate(id="other", origin=kind, template=template)
+    path = tmp_path / "changed.parquet"
+    header = recording.header.model_copy(update={"candidates": (*recording.header.candidates, other)})
+    dataset.write(path, header, recording.rows)
+    with pytest.raises(RecordingError, match="an imported recording has templates alone"):
         dataset.read(path)

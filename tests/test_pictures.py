@@ -1,16 +1,20 @@
 """What the pictures show, read back from the figures, and that their files are the same every time."""
 
+import os
+import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from standin import templates
 
 from tilearena.dataset import Table, Task
 from tilearena.datasheet import pictures
 from tilearena.datasheet.collection import collect
-from tilearena.datasheet.pictures import PictureError, draw, save
-from tilearena.datasheet.pictures_of_choice import k_bands, majority, template_colours, winner_shares
+from tilearena.datasheet.pictures import Picture, PictureError, draw, save
+from tilearena.datasheet.pictures_of_choice import _legend, k_bands, majority, template_colours, winner_shares
 from tilearena.datasheet.pictures_of_speed import matched, running
 from tilearena.datasheet.roofline import PEAKS, moved_bytes, operations
 
@@ -118,6 +122,24 @@ def test_bars_are_of_the_problems_that_all_have(drawn):
     ]
     ticks = [label.get_text() for label in drawn["winners"].figure.axes[0].get_yticklabels()]
     assert ticks == ["cold, 132 SMs", "cold, 72 SMs", "hot, 132 SMs"]
+
+
+def test_label_is_drawn_as_it_is_written(tmp_path):
+    odd, *rest = templates("s8")
+    plain, figure = table([(1, 128, 512)], [0]), Figure()
+    space = (odd.model_copy(update={"label": r"$\frac{1$"}), *rest)
+    _legend(figure, replace(plain, task=replace(plain.task, templates=space)))
+    save([Picture("odd", "text", figure)], tmp_path)
+    assert (tmp_path / "odd.png").is_file()
+
+
+def test_settings_that_keep_matplotlib_from_starting_are_one_sentence():
+    code = "from tilearena.datasheet.pictures import save; save([], None)"
+    environment = os.environ | {"MPLBACKEND": "nonsense"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert ended.stderr.splitlines()[-1].startswith(
+        "tilearena.datasheet.pictures.PictureError: matplotlib does not start: Key backend: 'nonsense' is not a valid"
+    )
 
 
 def test_without_matplotlib_the_extra_is_named(collection, monkeypatch):

@@ -141,10 +141,17 @@ def test_what_needs_times_learns_nothing_from_labels():
     labels = replace(TRAIN, task=replace(TRAIN.task, labels_only=True), time_ns=order)
     heuristic = fitted("heuristic", labels)
     assert np.array_equal(heuristic.costs(TEST.problems, TEST.task), Heuristic().costs(TEST.problems, TEST.task))
-    with pytest.raises(Declined, match="nearest needs times: a label names no second template"):
-        fitted("nearest", labels)
     constant = fitted("constant", labels).costs(TEST.problems, TEST.task)
     assert (np.argsort(-np.bincount(best, minlength=9), kind="stable") == np.argsort(constant[0], kind="stable")).all()
+
+
+def test_nearest_ranks_by_the_nearest_win_where_only_labels_are_known():
+    problems = np.array([[16, 1024, 1024], [64, 1024, 1024], [1024, 1024, 1024]])
+    order = np.where(np.arange(9) == np.array([[3], [3], [5]]), 1.0, 2.0)
+    labels = Table(replace(TRAIN.task, labels_only=True), problems, order)
+    costs = fitted("nearest", labels).costs(np.array([[32, 1024, 1024], [2048, 1024, 1024]]), labels.task)
+    assert costs[:, [3, 5]].tolist() == [[1.0, 5.0], [5.0, 1.0]]
+    assert np.isinf(np.delete(costs, [3, 5], axis=1)).all()
 
 
 def test_oracle_ranks_by_measured_time_and_failed_templates_last():

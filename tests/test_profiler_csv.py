@@ -99,8 +99,7 @@ def test_profiler_row_that_failed_or_was_not_verified_has_a_reason_and_no_time(s
         ("stages", "4", "contradicts the columns"),
         ("warps_m", "0", "0 x 4 warps do not divide"),
         ("warps_n", "3", "2 x 3 warps do not divide"),
-        ("inst_m", "48", "an instruction of 48 x 8 x 32 does not divide"),
-        ("inst_k", "0", "does not divide"),
+        ("inst_m", "48", "contradicts the columns"),
         ("Operation", DEFAULT.replace("_tn_", "_nt_"), "is no CUTLASS 2.x tensor-core kernel"),
         ("Operation", DEFAULT.replace("gemm_s8", "gemm_b1"), "contradicts the columns"),
         ("Operation", DEFAULT.replace("align16", "align4"), "is not of alignment 16 (128 bits)"),
@@ -109,6 +108,9 @@ def test_profiler_row_that_failed_or_was_not_verified_has_a_reason_and_no_time(s
             "cutlass3x_sm90_tensorop_i64x128x32gemm_s8_s8_s32_s32_s32_128x128x128_1x1x1_0_tnt_align16",
             "is no",
         ),
+        ("Operation", DEFAULT.replace("i16832", "i16864"), "contradicts the columns"),
+        ("Operation", DEFAULT.replace("128x256", f"{'9' * 5000}x256"), "is no CUTLASS 2.x tensor-core kernel"),
+        ("Operation", DEFAULT.replace("align16", f"align{'9' * 5000}"), "is no CUTLASS 2.x tensor-core kernel"),
         ("Operation", "\x1b[2J", "Operation '\\x1b[2J' is no"),
         ("Status", "great", "Status is 'great'; use one of success, "),
         ("Disposition", "", "Disposition is ''; use one of passed, "),
@@ -121,6 +123,13 @@ def test_profiler_row_that_failed_or_was_not_verified_has_a_reason_and_no_time(s
 )
 def test_profiler_row_that_contradicts_itself_or_is_another_product_is_refused(column, cell, words):
     assert words in refusal(**{column: cell})
+
+
+@pytest.mark.parametrize(("inst_m", "inst_k"), [("48", "32"), ("16", "0")])
+def test_profiler_instruction_that_does_not_divide_the_tile_is_refused(inst_m, inst_k):
+    name = DEFAULT.replace("i16832", f"i{inst_m}8{inst_k}")
+    said = refusal(Operation=name, inst_m=inst_m, inst_k=inst_k)
+    assert f"an instruction of {inst_m} x 8 x {inst_k} does not divide" in said
 
 
 def test_profiler_stages_that_no_template_has_are_refused():
@@ -158,7 +167,7 @@ def test_profiler_data_types_are_apart(tmp_path):
 
 def test_profiler_rows_that_are_there_twice_or_mixed_up_are_left_out(tmp_path):
     xor = B1 | {"Operation": B1["Operation"].replace("and", "xor")}
-    other_name = {"Operation": DEFAULT.replace("i16832", "i8832")}
+    other_name = {"Operation": DEFAULT.replace("128x256", "0128x256")}
     path = profiler_file(tmp_path, {}, {"Runtime": "9"}, B1, xor, other_name)
     found, faults = read_with(contents, path, PAPER9)
     assert [c.rows["elapsed_ns"].to_pylist() for c in found] == [[[12_300]], [[12_300]]]
@@ -194,4 +203,11 @@ def test_profiler_grid_that_is_mostly_holes_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(foreign_rows, "MAX_CELLS", 3)
     path = profiler_file(tmp_path, {}, WIDE | {"m": "64"})
     with pytest.raises(RecordingError, match="2 problems with 2 templates are more than 3 rows; split it by problems"):
+        read_with(contents, path, PAPER9)
+
+
+@pytest.mark.parametrize("column", ["alpha", "D", "Runtime"])
+def test_profiler_column_that_counts_is_not_there_twice(tmp_path, column):
+    path = profiler_file(tmp_path, {}, columns=[*PROFILER, column])
+    with pytest.raises(RecordingError, match=f"line 1 has twice the column {column}; correct the header"):
         read_with(contents, path, PAPER9)

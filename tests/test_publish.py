@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -111,6 +112,18 @@ def test_folder_that_holds_something_is_left_alone(shared_root, tmp_path):
     assert "is there and not an empty folder" in refused(shared_root, tmp_path / "out" / "mine")
 
 
+@pytest.mark.parametrize("name", ["link", "nowhere", ".", ".."])
+def test_name_that_no_folder_can_take_the_place_of_is_refused_at_once(shared_root, tmp_path, monkeypatch, name):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    (tmp_path / "nowhere").symlink_to("gone")
+    monkeypatch.setattr(publish, "collect", None)
+    folder = Path(name) if name.startswith(".") else tmp_path / name
+    assert "is there and not an empty folder" in refused(shared_root, folder)
+
+
 def test_half_of_it_is_never_left(shared_root, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -133,6 +146,9 @@ def test_verbs_write_where_they_are_told(shared_root, published, tmp_path, capsy
     count = len(recorded(shared_root))
     said = f"{tmp_path / 'out'}: {count} recordings and 5 other files; nothing was uploaded\n"
     assert capsys.readouterr().out == said
+    odd = tmp_path / os.fsdecode(b"out\x1b\xff")
+    command("publish", odd, "--root", shared_root)
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/out\\x1b\\udcff: {count} recordings")
     command("datasheet", tmp_path / "page.md", "--root", published)
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert written == [tmp_path / "page.md", tmp_path / "page" / "winners.png"]

@@ -1,5 +1,6 @@
 """Where recordings are looked for: --root, TILEARENA_ROOT, then the checkout."""
 
+import os
 import shutil
 
 import pytest
@@ -79,3 +80,13 @@ def test_load_of_what_is_not_recorded_lists_the_devices_that_are(arena):
     shutil.rmtree(arena.root / "baselines")
     with pytest.raises(RecordingError, match=r"recorded devices: none$"):
         root.load(arena.root, "nvidia-h100", "quick", "paper9", "s8", "cold")
+
+
+def test_root_whose_name_is_no_utf8_is_refused(folders, monkeypatch):
+    odd = folders / os.fsdecode(b"odd\xff")
+    (odd / "baselines" / "recordings").mkdir(parents=True)
+    with pytest.raises(RecordingError, match=r"odd\\udcff: the name of this folder is not UTF-8"):
+        root.find_root(odd)
+    monkeypatch.chdir(odd)
+    with pytest.raises(RecordingError, match="is not UTF-8"):
+        root.find_root()

@@ -4,11 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tilearena.dataset import Header, Recording
 from tilearena.errors import RecordingError
+from tilearena.figures import measured
 from tilearena.inventory import REPEAT
 from tilearena.records import PROTOCOLS, Device, Dtype, ProtocolName, fingerprint
 from tilearena.root import RECORDINGS, read_in_place, recorded
+from tilearena.splits import shape_codes
 
 #: In the order in which they are shown: what is native on all cards of the suite first.
 SHOWN: tuple[Dtype, ...] = ("s8", "b1", "s4")
@@ -71,10 +75,20 @@ class Collection:
     def like(self, one: Held, **other: object) -> Held | None:
         """The first recording that agrees with ``one`` in device, spec, space, dtype, protocol and ``repeat``.
 
-        All but those that are given in ``other``, whose values it has instead.
+        All but those that are given in ``other``, whose values it has instead. One that cannot be compared with ``one``
+        is none.
         """
         wanted = {**_key(one), **other}
-        return next((held for held in self.held if _key(held) == wanted), None)
+        return next((held for held in self.held if _key(held) == wanted and comparable(held, one)), None)
+
+
+def comparable(one: Held, other: Held) -> bool:
+    """Whether they are of the same templates, and have a problem in common of which both have a time."""
+    if one.recording.templates != other.recording.templates:
+        return False
+    tables = (held.recording.table for held in (one, other))
+    mine, theirs = (shape_codes(table.problems[measured(table)]) for table in tables)
+    return bool(np.isin(mine, theirs).any())
 
 
 def _key(one: Held) -> dict[str, object]:
@@ -115,12 +129,13 @@ def _order(one: Held) -> tuple[object, ...]:
 
 
 def largest(candidates: Sequence[Held], dtype: Dtype, protocol: ProtocolName) -> Held | None:
-    """The one of a whole card, no repeat, with the most problems; the first of several."""
+    """The one of a whole card, no repeat, with the most problems and a time; the first of several."""
     fit = [
         one
         for one in candidates
         if (one.header.dtype, one.header.protocol.name) == (dtype, protocol)
         and one.header.device.sm_total is None
         and not one.is_repeat
+        and measured(one.recording.table).any()
     ]
     return max(fit, key=lambda one: len(one.recording.table.problems), default=None)

@@ -43,22 +43,21 @@ def worth(collection: Collection) -> list[str]:
     for one in collection.firsts:
         ratios, timed = speedup(one), one.recording.table
         winners = np.bincount(np.argmin(timed.time_ns[measured(timed)], axis=1), minlength=timed.time_ns.shape[1])
-        top = int(winners.argmax())
+        top, known = int(winners.argmax()), len(ratios) > 0
         vendor = cublaslt_ns(one.recording)
         over = "-"
-        if vendor is not None:
-            both = np.isfinite(vendor) & measured(timed)
+        if vendor is not None and (both := np.isfinite(vendor) & measured(timed)).any():
             over = f"{geomean(vendor[both] / timed.time_ns[both].min(axis=1)):.3f}x"
         rows.append(
             (
                 _marked(one),
                 f"`{one.header.device.slug}`",
                 f"{len(ratios):,}",
-                f"{geomean(ratios):.3f}x",
-                f"{np.quantile(ratios, 0.95):.2f}x",
-                f"{ratios.max():.2f}x",
-                f"{default_best(one):.2%}",
-                f"{timed.task.templates[top].label} ({winners[top] / winners.sum():.0%})",
+                f"{geomean(ratios):.3f}x" if known else "-",
+                f"{np.quantile(ratios, 0.95):.2f}x" if known else "-",
+                f"{ratios.max():.2f}x" if known else "-",
+                f"{default_best(one):.2%}" if known else "-",
+                f"{timed.task.templates[top].label} ({winners[top] / winners.sum():.0%})" if winners.any() else "-",
                 str(int((winners > 0).sum())),
                 over,
             )
@@ -77,6 +76,8 @@ def reached(collection: Collection) -> list[str]:
     for one in collection.firsts:
         timed, header = one.recording.table, one.header
         timed = timed.take(measured(timed))
+        if not len(timed.problems):
+            continue
         best_ns = timed.time_ns.min(axis=1)
         tops = float((operations(timed.problems) / best_ns).max()) / 1e3
         rate = float((moved_bytes(timed.problems, header.dtype) / best_ns).max())

@@ -107,8 +107,8 @@ def _drift(collection: Collection) -> Iterator[str]:
     if far:
         yield (
             f"The anchors moved by more than {FAR:.0%} within a recording: {'; '.join(far)}. They are taken right "
-            "after a batch, and a card that is at its power limit is slower then; candidates take turns, so choices "
-            "are not concerned, times of one problem against another's are."
+            "after a batch, when a card that was at its power limit may still be slower; candidates take turns, so "
+            "choices are not concerned, times of one problem against another's are."
         )
 
 

@@ -1,9 +1,11 @@
 """The datasheet of all recordings: one Markdown page and its pictures, every figure computed from the recordings."""
 
+import os
 import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from tilearena.atomic import replacing
 from tilearena.datasheet.collection import Collection, collect
@@ -29,7 +31,7 @@ from tilearena.datasheet.tables import (
     sizes,
     trust,
 )
-from tilearena.errors import RecordingError
+from tilearena.errors import RecordingError, one_line
 from tilearena.root import RECORDINGS
 
 TITLE = "tilearena recordings: times of CUTLASS GEMM templates for low-bit matrix products on NVIDIA GPUs"
@@ -73,7 +75,7 @@ def render(collection: Collection, pictures: Sequence[Picture], folder: str, *, 
         *_each(collection),
         *_use(collection),
     ]
-    text = "\n".join(map(_wrapped, lines)) + "\n"
+    text = "\n".join(map(_wrapped, map(one_line, lines))) + "\n"
     # where the other pages are not at hand they are named instead
     return text if linked else re.sub(r"\[[^]]+\]\(([a-z-]+\.md)(?:#[^)]*)?\)", r"`docs/\1` of tilearena", text)
 
@@ -131,12 +133,18 @@ def _contents(collection: Collection) -> list[str]:
         _versions(collection),
         "",
         "What a row's `candidate` means, and all that holds for a file as a whole, is in the Parquet metadata. Readers "
-        "that keep columns alone (`datasets.load_dataset`) lose it, so take it from the file:",
+        "that keep columns alone (`datasets.load_dataset`) lose it, so take it from the file. A time is the median of "
+        "the samples after the screen's, where there are such, for one launch:",
         "",
-        "    import json, pyarrow.parquet as pq",
+        "    import json, statistics, pyarrow.parquet as pq",
         f"    table = pq.read_table({(RECORDINGS / collection.held[0].path).as_posix()!r})",
         "    header = json.loads(table.schema.metadata[b'tilearena'])",
-        "    names = [candidate['id'] for candidate in header['candidates']]",
+        "    candidates = header['candidates']",
+        "    names = [c['template']['label'] if c['template'] else c['id'] for c in candidates]",
+        "    screened = [header['protocol']['screen_rounds'] * (c['origin'] == 'template') for c in candidates]",
+        "    row = table.slice(0, 1).to_pylist()[0]",
+        "    samples_ns = row['elapsed_ns'][screened[row['candidate']]:] or row['elapsed_ns']",
+        "    time_ns = statistics.median(samples_ns) / row['launches'] if samples_ns else None  # it failed",
         "",
     ]
 
@@ -163,7 +171,8 @@ def _trust(collection: Collection) -> list[str]:
         "### Ceilings",
         "",
         "The ranking by the repeat, judged by the recording: what is left to a predictor where only noise differs. "
-        "*cards* are the heads of the hashes of their UUIDs; where the two differ, so does the card.",
+        "Templates that tie exactly are best together. *cards* are the heads of the hashes of their UUIDs; where the two "
+        "differ, so does the card.",
         "",
         *ceilings(collection),
         "",
@@ -242,9 +251,9 @@ def _peaks(collection: Collection) -> str:
 
 
 def _shown(pictures: Sequence[Picture], folder: str) -> list[str]:
-    lines = ["## Pictures", ""]
+    lines, where = ["## Pictures", ""], quote(os.fsencode(folder))
     for picture in pictures:
-        lines += [f"![{picture.name}]({folder}/{picture.name}.png)", "", f"*{picture.caption}*", ""]
+        lines += [f"![{picture.name}]({where}/{picture.name}.png)", "", f"*{picture.caption}*", ""]
     return lines if pictures else []
 
 

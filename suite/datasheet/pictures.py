@@ -49,6 +49,8 @@ def _house_style() -> Iterator[None]:
         import matplotlib.style
     except ImportError:
         raise PictureError("pictures need matplotlib; run: pip install 'tilearena[docs]'") from None
+    except ValueError as error:  # MPLBACKEND, say
+        raise PictureError(f"matplotlib does not start: {error}; correct its settings") from None
     with matplotlib.style.context(["default", STYLE]):
         yield
 

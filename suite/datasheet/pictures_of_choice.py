@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from tilearena.dataset import Floats, Ints, Table
-from tilearena.datasheet.collection import SHOWN, Collection, Held, largest
+from tilearena.datasheet.collection import SHOWN, Collection, Held, comparable, largest
 from tilearena.datasheet.findings import geomean, speedup, whole_card
 from tilearena.datasheet.pictures import Picture
 from tilearena.figures import measured
@@ -113,7 +113,7 @@ def winner_shares(table: Table) -> Floats:
 
 
 def bars(collection: Collection, dtype: Dtype) -> list[Held]:
-    """What is compared: the largest recording under each protocol, and those of its partitions."""
+    """What can be compared: the largest recording under each protocol, and those of its partitions."""
     found: list[Held] = []
     for protocol in PROTOCOLS:
         whole = largest(collection.firsts, dtype, protocol)
@@ -121,7 +121,7 @@ def bars(collection: Collection, dtype: Dtype) -> list[Held]:
             key = (dtype, protocol)
             alike = [one for one in collection.firsts if (one.header.dtype, one.header.protocol.name) == key]
             found += [whole, *(one for one in alike if one.header.device.sm_total and _of(collection, one, whole))]
-    return found
+    return [one for one in found if comparable(one, found[0])]
 
 
 def _of(collection: Collection, part: Held, whole: Held) -> bool:
@@ -176,13 +176,15 @@ def _stacked(axis: Axes, tables: list[Table]) -> None:
 
 def _legend(figure: Figure, table: Table) -> None:
     pairs = zip(template_colours(table), table.task.templates, strict=True)
-    handles = [Patch(color=colour, label=template.label) for colour, template in pairs]
+    # a label is whatever its YAML says, and matplotlib takes what is between two $ for a formula
+    handles = [Patch(color=colour, label=template.label.replace("$", r"\$")) for colour, template in pairs]
     figure.legend(handles=handles, title="tile / stages", loc="outside right center")
 
 
 def speedups(collection: Collection) -> Picture | None:
     """Distribution of t(default) / t(best)."""
     lines = [one for d in SHOWN for p in PROTOCOLS if (one := largest(collection.firsts, d, p)) is not None]
+    lines = [one for one in lines if len(speedup(one))]
     if not lines:
         return None
     figure = Figure(figsize=(8, 4.4), layout="constrained")
@@ -192,7 +194,7 @@ def speedups(collection: Collection) -> Picture | None:
         emulated = ", emulated" if header.support == "emulated" else ""
         axis.step(
             np.concatenate([[1], ratios]),
-            100 * np.arange(len(ratios) + 1) / max(1, len(ratios)),
+            100 * np.arange(len(ratios) + 1) / len(ratios),
             where="post",
             color=DTYPE_COLOURS[header.dtype],
             linestyle="-" if header.protocol.name == "cold" else (0, (4, 2)),

@@ -38,7 +38,8 @@ def publish(root: Path, folder: Path) -> list[Path]:
         RecordingError: ``folder`` holds something; a recording is damaged, misplaced or imported; or there is none.
         PictureError: matplotlib is missing.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    named = folder.name not in ("", "..") and not folder.is_symlink()
+    if not named or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise RecordingError(f"{folder}: is there and not an empty folder; name one that does not exist yet")
     _require_publishable(root)
     collection = collect(root)

@@ -14,8 +14,12 @@ POWER_CAP = 4
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Lines of a Markdown table."""
-    return ["| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows)]
+    """Lines of a Markdown table, whatever its cells hold."""
+    return ["| " + " | ".join(map(_cell, row)) + " |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", r"\|")
 
 
 def cards_of(one: Held) -> list[str]:

@@ -47,14 +47,14 @@ class ForeignCsv:
     columns: Sequence[str]
     file: IO[bytes]
 
-    def require(self, columns: Sequence[str]) -> None:
-        """Make sure that each of ``columns`` is there once; others do not matter.
+    def require(self, columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Make sure that each of ``columns`` is there once, and ``optional`` ones at most; others do not matter.
 
         Raises:
             RecordingError: one is missing, or there twice.
         """
-        for count, what in ((0, "lacks"), (2, "has twice")):
-            if wrong := [name for name in columns if min(self.columns.count(name), 2) == count]:
+        for count, what, names in ((0, "lacks", columns), (2, "has twice", (*columns, *optional))):
+            if wrong := [name for name in names if min(self.columns.count(name), 2) == count]:
                 raise RecordingError(f"{self.path} line 1 {what} the column {', '.join(wrong)}; correct the header")
 
     def rows(self, faults: Faults) -> Iterator[tuple[int, Row]]:

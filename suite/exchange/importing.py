@@ -1,6 +1,7 @@
 """A file of another tool -> recordings that say where they come from. They are scored, but never ranked."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -70,25 +71,48 @@ def import_file(file: Path, target: Target, faults: Faults) -> Imported:
     for path in paths:
         if path.exists():
             raise RecordingError(f"{path} is there already; give another --spec, or remove it")
-    written = [
-        dataset.write(path, header, content.rows)
-        for path, header, content in zip(paths, headers, contents, strict=True)
-    ]
+    written = _write(paths, headers, contents)
     counts = [len(content.problems) for content in contents]
     return Imported(tuple(zip(paths, written, counts, strict=True)), n_others)
 
 
-def imported_headers(root: Path, device: str, spec: str, space: str) -> dict[tuple[Dtype, ProtocolName], Header]:
+def _write(paths: Sequence[Path], headers: Sequence[Header], contents: Sequence[Content]) -> list[Header]:
+    """All of them or, if something ends it, none, so that the command can be given again."""
+    written: list[Header] = []
+    try:
+        for path, header, content in zip(paths, headers, contents, strict=True):
+            written.append(dataset.write(path, header, content.rows))
+    except BaseException:
+        for path in paths[: len(written)]:
+            path.unlink()
+        raise
+    return written
+
+
+def imported_headers(root: Path, device: str, spec: str, space: str) -> dict[tuple[Dtype, ProtocolName], Header | None]:
     """Headers of the recordings that were imported under these names, by data type and protocol.
 
+    None of one that is damaged, for whoever reads it to say.
+
     Raises:
-        RecordingError: a name that cannot be part of a path, or a recording there is damaged.
+        RecordingError: a name that cannot be part of a path, or all recordings there are damaged.
     """
     if not re.fullmatch(NAME, spec) or spec in workload_names() or not re.fullmatch(NAME, space):
         return {}
     paths = {(d, p): find_path(root, device, spec, space, d, p) for p in PROTOCOLS for d in DTYPES}
-    headers = {key: dataset.read_header(path)[0] for key, path in paths.items() if path.is_file()}
-    return {key: header for key, header in headers.items() if header.origin != "measured"}
+    headers: dict[tuple[Dtype, ProtocolName], Header | None] = {}
+    damage: RecordingError | None = None
+    for key, path in paths.items():
+        if path.is_file():
+            try:
+                headers[key] = dataset.read_header(path)[0]
+            except RecordingError as error:  # another one may be sound
+                headers[key], damage = None, damage or error
+    if damage and not any(headers.values()):
+        raise damage
+    if all(header is None or header.origin == "measured" for header in headers.values()):
+        return {}
+    return {key: header for key, header in headers.items() if header is None or header.origin != "measured"}
 
 
 def _require_free(spec: str) -> None:

@@ -15,8 +15,8 @@ from tilearena.root import recorded
 MAX_BYTES = 1 << 20
 
 
-def known_device(root: Path, slug: str, file: Path | None) -> Device:
-    """The device of this slug, as ``file`` describes it, or else as a recording below ``root`` does.
+def known_device(root: Path, slug: str, file: Path | None, *others: Path) -> Device:
+    """The device of this slug, as ``file`` describes it, or else as a recording below ``root`` or ``others`` does.
 
     Of a recording's device only that is taken which all its like share: no card, driver or power limit.
 
@@ -25,11 +25,12 @@ def known_device(root: Path, slug: str, file: Path | None) -> Device:
     """
     if file is not None:
         return _described(file, slug)
-    for path in recorded(root):
+    for path in (path for folder in (root, *others) for path in recorded(folder)):
         if path.parts[-3] == slug:
             with suppress(RecordingError):  # another one may be sound
                 device = dataset.read_header(path)[0].device
-                return device.model_copy(update={"uuid_sha256": None, "driver": None, "power_limit_w": None})
+                if device.slug == slug:  # or it lies elsewhere than it belongs
+                    return device.model_copy(update={"uuid_sha256": None, "driver": None, "power_limit_w": None})
     raise RecordingError(
         f"no recording of {ascii(slug)[:80]} below {root} says what that device is; give --device-file, a JSON that "
         "`tilearena devices --json` printed on its machine"
@@ -49,7 +50,7 @@ def _described(file: Path, slug: str) -> Device:
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict) and one.get("slug") == slug:
             try:
-                return Device.model_validate(one)
+                return Device.model_validate_json(json.dumps(one))  # unlike Python's it takes no half of a character
             except ValidationError as error:
                 first = error.errors()[0]
                 key = ascii(".".join(map(str, first["loc"])))[:120]

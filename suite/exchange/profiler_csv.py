@@ -40,7 +40,11 @@ COLUMNS = (
     *(*FIXED, *TILE, *WARPS, *INSTRUCTION),
 )
 #: Names of CUTLASS 2.x kernels with s32 output (``procedural_name`` in cutlass_library/gemm_operation.py).
-KERNEL = re.compile(r"cutlass_tensorop_i\d+(xor|and)?gemm_(s8|s4|b1)_(\d+)x(\d+)_(\d+)x(\d+)_tn_align(\d+)", re.ASCII)
+KERNEL = re.compile(
+    r"cutlass_tensorop_i(\d{1,27})(xor|and)?gemm_(s8|s4|b1)"
+    r"_(\d{1,9})x(\d{1,9})_(\d{1,9})x(\d{1,9})_tn_align(\d{1,9})",
+    re.ASCII,
+)
 #: Milliseconds, as a C++ stream prints them.
 RUNTIME = re.compile(r"\d+(\.\d*)?(e[+-]?\d{1,3})?", re.ASCII)
 #: No launch takes an hour.
@@ -112,11 +116,14 @@ def _template(
         raise MalformedRowError(
             f"Operation {shown(operation)} is no CUTLASS 2.x tensor-core kernel of s8, s4 or b1 (TN, s32 output)"
         )
-    dtype = cast(Dtype, named[2])
-    bit_op = cast(BitOp | None, named[1])
-    if (dtype == "b1") != (bit_op is not None) or tuple(map(int, named.groups()[2:6])) != (m, n, k, stages):
-        raise MalformedRowError(f"Operation {operation} contradicts the columns cta_m, cta_n, cta_k and stages")
-    if int(named[7]) != K_ALIGNMENT[dtype]:
+    dtype = cast(Dtype, named[3])
+    bit_op = cast(BitOp | None, named[2])
+    tile = tuple(map(int, named.groups()[3:7]))
+    if (dtype == "b1") != (bit_op is not None) or (named[1], *tile) != (f"{i_m}{i_n}{i_k}", m, n, k, stages):
+        raise MalformedRowError(
+            f"Operation {operation} contradicts the columns cta_m, cta_n, cta_k, stages, inst_m, inst_n and inst_k"
+        )
+    if int(named[8]) != K_ALIGNMENT[dtype]:
         raise MalformedRowError(f"Operation {operation} is not of alignment {K_ALIGNMENT[dtype]} (128 bits)")
     if not (warps_m and warps_n and m and n and k) or m % warps_m or n % warps_n:
         raise MalformedRowError(f"{warps_m} x {warps_n} warps do not divide a tile of {m} x {n} x {k}")
@@ -227,7 +234,7 @@ def contents(table: ForeignCsv, space: Space, faults: Faults) -> list[Content]:
             of ``space``.
         SpecError: ``space`` does not serve a data type.
     """
-    table.require(COLUMNS)
+    table.require(COLUMNS, (*FIXED_IF_THERE, "D"))
     kernels: dict[Dtype, _Kernels] = {}
     for line, row in table.rows(faults):
         try:
