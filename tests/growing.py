@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import standin
 from standin import DEFAULT, templates
 
 from tilearena import dataset
@@ -24,19 +25,10 @@ from tilearena.dataset import COLUMNS, Candidate, Header, Ints, Recording, Table
 from tilearena.measure import BATCH_PROBLEMS
 from tilearena.parts import Parts
 from tilearena.provenance import Batch
-from tilearena.records import Device, Protocol
+from tilearena.records import Protocol
 from tilearena.score import Key, Score, constant_pick, rank, score
 
-DEVICE = Device(
-    slug="synthetic-growth",
-    product="Synthetic device (formula, not measured)",
-    compute_capability=(9, 0),
-    sm_count=132,
-    l2_bytes=60 << 20,
-    memory_bytes=140 << 30,
-    smem_per_block_bytes=227 << 10,
-    smem_per_sm_bytes=228 << 10,
-)
+DEVICE = standin.DEVICE.model_copy(update={"slug": "synthetic-growth"})
 SPEC = "synthetic-growth"
 KEY = Key(
     op="gemm",

@@ -171,8 +171,8 @@ def _trust(collection: Collection) -> list[str]:
         "### Ceilings",
         "",
         "The ranking by the repeat, judged by the recording: what is left to a predictor where only noise differs. "
-        "Templates that tie exactly are best together. *cards* are the heads of the hashes of their UUIDs; where the two "
-        "differ, so does the card.",
+        "Templates that tie exactly are best together. *cards* are the heads of the hashes of their UUIDs; where the "
+        "two differ, so does the card.",
         "",
         *ceilings(collection),
         "",
