@@ -285,3 +285,12 @@ def test_check_of_a_mangled_result_raises_only_submission_errors(honest, field, 
 @pytest.mark.parametrize("path", submission_paths(CHECKOUT), ids=lambda p: "/".join(p.parts[-4:]))
 def test_committed_submission_follows_from_its_picks(path):
     assert check(path, CHECKOUT) == []
+
+
+@pytest.mark.parametrize("path", submission_paths(CHECKOUT), ids=lambda p: "/".join(p.parts[-4:]))
+def test_committed_submission_of_ours_is_of_the_present_code(path):
+    """Or `score` would train again instead of taking its picks. If this fails: ``tilearena submit --refit``."""
+    manifest = json.loads(path.read_text())
+    if manifest["submitter"] == "tilearena":
+        for result in manifest["results"]:
+            assert result["code_fingerprint"] == code_fingerprint(result["key"]["predictor"])
