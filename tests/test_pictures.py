@@ -104,7 +104,9 @@ def test_files_are_the_same_every_time(collection, tmp_path):
 
 
 def test_speedups_are_shown_as_the_share_of_problems(collection, drawn):
-    lines = {line.get_label().split(",")[0]: line for line in drawn["speedup"].figure.axes[0].lines}
+    panels = drawn["speedup"].figure.axes
+    assert [{line.get_label().split(" ")[0] for line in axis.lines} for axis in panels] == [{"s8", "b1"}, {"s4"}]
+    lines = {line.get_label().split(",")[0]: line for axis in panels for line in axis.lines}
     assert set(lines) == {"s8 cold", "s8 hot", "b1 cold", "b1 hot", "s4 cold"}
     (b1,) = (one for one in collection.firsts if one.name == "lowbit-full b1 hot")
     times = b1.recording.table.time_ns
