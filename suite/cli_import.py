@@ -66,8 +66,9 @@ def _checkout() -> tuple[Path, ...]:
 def _print_faults(faults: Faults) -> None:
     for sentence in faults.sentences:
         print(f"tilearena: {sentence}", file=sys.stderr)
-    if (rest := faults.count - len(faults.sentences)) > 0:
-        print(f"tilearena: {one_line(str(faults.path))}: {rest} more rows are left out", file=sys.stderr)
+    if faults.spans:
+        lines = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in faults.spans)
+        print(f"tilearena: {one_line(str(faults.path))}: left out, too: lines {lines}", file=sys.stderr)
 
 
 def _flat(imported: Imported, faults: Faults) -> dict[str, Any]:

@@ -85,7 +85,9 @@ def _flat(entry: Entry) -> dict[str, Any]:
 
 
 def _show(entries: list[Entry], verified: bool) -> None:
-    table = RichTable("device", "spec", "space", "dtype", "protocol", "date", "problems", "noise", "kB", "fingerprint")
+    table = RichTable(
+        "device", "spec", "space", "dtype", "protocol", "date", "problems", "rows", "noise", "kB", "fingerprint"
+    )
     for entry in entries:
         if (header := entry.header) is not None:
             protocol = f"{header.protocol.name}{' repeat' if entry.is_repeat else ''}"
@@ -100,7 +102,9 @@ def _show(entries: list[Entry], verified: bool) -> None:
                 protocol,
                 ascii(header.started_at)[1:11],
             )
-            table.add_row(*what, problems, noise, f"{entry.n_bytes / 1e3:.0f}", ascii(header.fingerprint)[1:-1])
+            table.add_row(
+                *what, problems, str(entry.n_rows), noise, f"{entry.n_bytes / 1e3:.0f}", ascii(header.fingerprint)[1:-1]
+            )
     output = console()
     output.print(table)
     total = sum(entry.n_bytes for entry in entries) / 1e6

@@ -94,9 +94,10 @@ def test_required_columns_are_there_once(tmp_path):
 
 def test_first_faults_are_kept_and_all_are_counted(tmp_path):
     faults = Faults(tmp_path / "\x1b.csv")
-    for line in range(100):
+    for line in (*range(90), *range(95, 100), 120):
         faults.add(line, "bad\n")
-    assert (faults.count, len(faults.sentences)) == (100, SHOWN)
+    assert (faults.count, len(faults.sentences)) == (96, SHOWN)
+    assert faults.spans == [(20, 89), (95, 99), (120, 120)]
     assert faults.sentences[3] == f"{tmp_path}/\\x1b.csv line 3: bad "
 
 

@@ -142,7 +142,7 @@ def test_import_verb_names_rows_that_are_left_out_and_exits_with_1(import_it, tm
     assert code == 1
     sentences = err.splitlines()
     assert sentences[0] == f"tilearena: {path} line 3: Provider is 'cuBLAS'; only CUTLASS can be imported"
-    assert (len(sentences), sentences[20]) == (21, f"tilearena: {path}: 10 more rows are left out")
+    assert (len(sentences), sentences[20]) == (21, f"tilearena: {path}: left out, too: lines 23-32")
     found = json.loads(out)
     assert (found["rows_left_out"], found["rows_of_other_devices"]) == (30, 0)
     ((path, header),) = ((Path(r.pop("path")), r) for r in found["recordings"])

@@ -26,17 +26,25 @@ class MalformedRowError(Exception):
 
 @dataclass
 class Faults:
-    """The rows of a file that were left out: how many, and a sentence for each of the first of them."""
+    """The rows of a file that were left out: how many, a sentence for each of the first, and the lines of the others.
+
+    ``spans`` are the first and last of consecutive lines.
+    """
 
     path: Path
     count: int = 0
     sentences: list[str] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, line: int, reason: object) -> None:
         """Leave out the row in this line (from 1)."""
         self.count += 1
         if len(self.sentences) < SHOWN:
             self.sentences.append(one_line(f"{self.path} line {line}: {reason}"))
+        elif self.spans and line - 1 == self.spans[-1][1]:
+            self.spans[-1] = self.spans[-1][0], line
+        else:
+            self.spans.append((line, line))
 
 
 @dataclass(frozen=True)
