@@ -2,10 +2,17 @@
 
 import numpy as np
 
-from tilearena.dataset import Recording
+from tilearena.dataset import Recording, Table
 from tilearena.errors import RecordingError
 from tilearena.figures import MAX_TIE_BAND, measured, picked
 from tilearena.splits import shape_codes
+
+
+def matched(one: Table, other: Table) -> tuple[Table, Table]:
+    """Both on the problems that both have times of, in the same order."""
+    one, other = one.take(measured(one)), other.take(measured(other))
+    _, here, there = np.intersect1d(shape_codes(one.problems), shape_codes(other.problems), return_indices=True)
+    return one.take(here), other.take(there)
 
 
 def carried(chooser: Recording, judge: Recording) -> dict[str, float]:
@@ -19,12 +26,11 @@ def carried(chooser: Recording, judge: Recording) -> dict[str, float]:
     """
     if chooser.templates != judge.templates:
         raise RecordingError("two recordings of other templates cannot be compared; record one of them again")
-    one, other = (recording.table.take(measured(recording.table)) for recording in (chooser, judge))
-    _, here, there = np.intersect1d(shape_codes(one.problems), shape_codes(other.problems), return_indices=True)
-    if not len(here):
+    one, other = matched(chooser.table, judge.table)
+    if not len(one.problems):
         raise RecordingError("two recordings without a common problem cannot be compared; record the same workload")
-    judged_ns = other.time_ns[there]
-    picks, best_ns = np.argmin(one.time_ns[here], axis=1), judged_ns.min(axis=1)
+    judged_ns = other.time_ns
+    picks, best_ns = np.argmin(one.time_ns, axis=1), judged_ns.min(axis=1)
     regret = picked(judged_ns, picks[:, None])[0][:, 0] / best_ns - 1
     tie = min(MAX_TIE_BAND, judge.header.noise_floor or 0.0)
     return {

@@ -11,6 +11,7 @@ from recorded_repeats import race_row, repeat_row
 
 from tilearena import dataset
 from tilearena.dataset import Floats, Recording
+from tilearena.datasheet.tables import table
 from tilearena.figures import judge
 from tilearena.records import BITS
 from tilearena.root import find_path
@@ -122,34 +123,30 @@ def tables(root: Path, empty_kernel_ns: float) -> str:
         "",
         "**Speed.** The last column is the share of the seconds that lies in timed intervals.",
         "",
-        *_table(speed, [speed_row(name, recording) for name, recording, _ in found]),
+        *table(speed, [speed_row(name, recording) for name, recording, _ in found]),
         "",
         "**Trust.** *card* is the head of the hash of its UUID; *above 50 MB* is the share of problems whose A, B and "
         "D are larger.",
         "",
-        *_table(
+        *table(
             (*trust, "ceiling top1", "top2", "regret"),
             [trust_row(name, recording, repeat) for name, recording, repeat in everything],
         ),
         "",
         "**Speedups**, as measured and with what an interval adds taken off each time.",
         "",
-        *_table(ratios, [ratio_row(name, recording, empty_kernel_ns) for name, recording, _ in found]),
+        *table(ratios, [ratio_row(name, recording, empty_kernel_ns) for name, recording, _ in found]),
         "",
         "**Race.** Templates that were spared the final; hot samples that are too short: the share, the shortest.",
         "",
-        *_table(race, [race_row(name, recording) for name, recording, _ in found]),
+        *table(race, [race_row(name, recording) for name, recording, _ in found]),
         "",
         "**Repeat.** The time of the best template in the repeat over that in the first recording: the geometric mean "
         "(*as a whole*), and how far single problems are off once that is taken out.",
         "",
-        *_table(
+        *table(
             (*off, "an empty launch, first / repeat", "launch counts higher / lower"),
             [repeat_row(name, recording, repeat) for name, recording, repeat in repeated],
         ),
     ]
     return "\n".join(lines)
-
-
-def _table(head: tuple[str, ...], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]

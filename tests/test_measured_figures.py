@@ -23,6 +23,9 @@ def test_figures_in_the_text_are_those_that_were_measured() -> None:
     ]
     assert len({dataset.read_header(path)[0].device.uuid_sha256 for path in here}) == 2
     assert "**Two cards** of one product" in text
+    cards = {batch.card for path in recorded(DOCS.parent) for batch in dataset.read_header(path)[0].batches}
+    assert len(cards) == 4
+    assert "(four H200s)" in (DOCS.parent / "README.md").read_text()
     rows = json.loads((DOCS / "measuring" / "dram.json").read_text())["rows"]
     hot = [(r["operand_bytes"] + r["output_bytes"], r["read_of_operands"]) for r in rows if r["protocol"] == "hot"]
     assert [f"{size / 1e6:.0f} MB" for size, _ in hot[:4]] == ["25 MB", "34 MB", "38 MB", "52 MB"]
@@ -46,6 +49,10 @@ def test_what_the_page_says_of_two_cards_is_what_was_measured() -> None:
     ratios = sorted(one["times_one_card"] for kind in result["kinds"].values() for one in kind["together"].values())
     assert sum(ratio >= 1.9 for ratio in ratios) == 5
     assert (round(ratios[0], 2), ratios[2]) == (1.82, 1.897)
+    rounds = json.loads((DOCS / "measuring" / "two_cards_speed.json").read_text())["kinds"]["b1 hot"]["--workers 2"]
+    for alone in (0, 1):  # "differs by a fifth"
+        untimed = [one["untimed_ms"][alone] for one in rounds]
+        assert 1.15 < max(untimed) / min(untimed) < 1.25
     committed = {path.parts[-3] for path in recorded(DOCS.parent)}
     assert f"nvidia-h200.{result['cards'][1][:6]}" in committed
 

@@ -14,6 +14,7 @@ import recorded_figures
 from clock_profiler import repeated
 from two_cards_tables import two_cards, two_cards_speed
 
+from tilearena.datasheet.tables import table
 from tilearena.spec import load_space
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -21,12 +22,6 @@ PAGE = DOCS / "measuring.md"
 UNMEASURED = "Not measured yet."
 #: Launching is a large part of what an unheld stream shows of launches below that.
 SHORT_NS = 30_000
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Lines of a table."""
-    cells = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(map(str, row)) + " |" for row in cells]
 
 
 def where(result: dict[str, Any], *tools: str) -> str:

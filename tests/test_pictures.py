@@ -10,12 +10,13 @@ import pytest
 from matplotlib.figure import Figure
 from standin import templates
 
+from tilearena.agreement import matched
 from tilearena.dataset import Table, Task
 from tilearena.datasheet import pictures
 from tilearena.datasheet.collection import collect
 from tilearena.datasheet.pictures import Picture, PictureError, draw, save
 from tilearena.datasheet.pictures_of_choice import _legend, k_bands, majority, template_colours, winner_shares
-from tilearena.datasheet.pictures_of_speed import matched, running
+from tilearena.datasheet.pictures_of_speed import running
 from tilearena.datasheet.roofline import PEAKS, moved_bytes, operations
 
 

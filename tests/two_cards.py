@@ -140,4 +140,6 @@ def main(out: Path, alone0: Path, alone1: Path, workers: Path, dask: Path) -> No
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        sys.exit(__doc__)
     main(*map(Path, sys.argv[1:]))

@@ -103,4 +103,6 @@ def main(out: Path, rounds: int = 2, *only: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3, 6):
+        sys.exit(__doc__)
     main(Path(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:])

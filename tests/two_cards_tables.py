@@ -4,14 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from tilearena.datasheet.tables import table
+
 HEAD = ("", "card 1 / card 0", "repeat / first: card 0", "card 1", "same best: across", "own repeat")
 HEAD += ("tied: across", "own", "mean regret: across", "own", "largest: across", "own")
 DISTURBED = ("", "times of card 0", "of card 1", "same best", "tied", "mean regret")
 SHARED = ("", "one card", "--workers 2", "", "--scheduler", "", "lost between batches", "at the ends")
-
-
-def _table(head: tuple[str, ...], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(row) + " |" for row in (list(head), ["---"] * len(head), *rows)]
 
 
 def _change(ratio: dict[str, float]) -> str:
@@ -71,18 +69,18 @@ def two_cards(result: dict[str, Any]) -> str:
             "**Card against card**: geometric mean of the ratio of times, and between which bounds 90 % of the rows "
             "are; the choice of one judged by the other, and by its own repeat.",
             "",
-            *_table(HEAD, [across_row(*kind) for kind in kinds.items()]),
+            *table(HEAD, [across_row(*kind) for kind in kinds.items()]),
             "",
             "**Disturbance**: times of a card while the other one measured over those while it was alone; the choice "
             "by the shared recording, judged by card 0 and by card 1 alone.",
             "",
-            *_table(DISTURBED, [disturbed_row(n, how, kinds[n]) for n in kinds for how in ways[n]]),
+            *table(DISTURBED, [disturbed_row(n, how, kinds[n]) for n in kinds for how in ways[n]]),
             "",
             "**Rows a second**: of one card, smallest and largest of four runs; of both; and what both do over the "
             "mean of the four. Shares of the cards' seconds that are lost: one card alone / `--workers 2` / "
             "`--scheduler`, the last two at the ends.",
             "",
-            *_table(SHARED, [shared_row(*kind) for kind in kinds.items()]),
+            *table(SHARED, [shared_row(*kind) for kind in kinds.items()]),
         ]
     )
 
@@ -109,4 +107,4 @@ def two_cards_speed(result: dict[str, Any]) -> str:
                 ]
             )
     head = ("", "rounds", "one card, rows/s", "both", "both / one, mean", "from, to", "a problem, outside intervals")
-    return "\n".join([f"{device['product']}, driver {device['driver']}, {result['date']}.", "", *_table(head, rows)])
+    return "\n".join([f"{device['product']}, driver {device['driver']}, {result['date']}.", "", *table(head, rows)])

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-from tilearena.dataset import Floats, Table
+from tilearena.agreement import matched
+from tilearena.dataset import Floats
 from tilearena.datasheet.collection import SHOWN, Collection, Held, largest
 from tilearena.datasheet.findings import whole_card
 from tilearena.datasheet.pictures import Picture
@@ -16,19 +17,11 @@ from tilearena.datasheet.pictures_of_choice import DTYPE_COLOURS
 from tilearena.datasheet.roofline import PEAKS, Peak, moved_bytes, operations
 from tilearena.figures import measured
 from tilearena.records import Dtype
-from tilearena.splits import shape_codes
 
 #: From the largest partition down; Okabe and Ito's palette, see `pictures_of_choice`.
 PARTITION_COLOURS = ("#009e73", "#e69f00", "#cc79a7", "#56b4e9")
 #: A bin of a running median has at least so many problems, or this part of all where they are few.
 LEAST, LEAST_SHARE = 20, 0.05
-
-
-def matched(one: Table, other: Table) -> tuple[Table, Table]:
-    """Both on the problems that both have times of, in the same order."""
-    one, other = one.take(measured(one)), other.take(measured(other))
-    _, here, there = np.intersect1d(shape_codes(one.problems), shape_codes(other.problems), return_indices=True)
-    return one.take(here), other.take(there)
 
 
 def running(x: Floats, y: Floats, octaves: float = 1.0) -> tuple[Floats, Floats]:

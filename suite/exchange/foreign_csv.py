@@ -14,7 +14,7 @@ from tilearena.errors import RecordingError, one_line
 MAX_BYTES = 256 << 20
 MAX_LINE_BYTES = 1 << 16
 MAX_ROWS = 1 << 20
-#: Rows that are named one by one; the others are counted.
+#: Rows that are named one by one, with the reason; of the others the lines are.
 SHOWN = 20
 
 Row = Mapping[str, str]

@@ -80,8 +80,8 @@ def labelled(row: Row, names: Names) -> Label:
 def contents(table: ForeignCsv, space: Space, device: Device, faults: Faults) -> tuple[list[Content], int]:
     """One recording's worth of each data type that is labelled for ``device``, and how many rows are of other devices.
 
-    A row is of the device if it has its number of SMs. If such rows are of devices of several names, those that bear
-    the name of ``device`` are. Rows that cannot be taken go to ``faults``.
+    A row is of the device if it has its number of SMs and bears its product's name or slug. Rows that cannot be taken
+    go to ``faults``.
 
     Raises:
         RecordingError: a column is missing, no row is of the device, it cannot be told which are, or too many rows.
