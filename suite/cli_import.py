@@ -13,6 +13,7 @@ from tilearena.errors import RecordingError, one_line
 from tilearena.exchange.foreign_csv import Faults
 from tilearena.exchange.importing import Imported, Target, import_file
 from tilearena.exchange.known_device import known_device
+from tilearena.inventory import names
 from tilearena.records import PROTOCOLS, ProtocolName
 from tilearena.root import find_root
 from tilearena.spec import load_space
@@ -75,12 +76,7 @@ def _flat(imported: Imported, faults: Faults) -> dict[str, Any]:
     found = [
         {
             "path": str(path),
-            "origin": header.origin,
-            "device": header.device.slug,
-            "spec": header.spec,
-            "space": header.space,
-            "dtype": header.dtype,
-            "protocol": header.protocol.name,
+            **names(header),
             "problems": n_problems,
             "templates": len(header.candidates),
             "fingerprint": header.fingerprint,
@@ -100,5 +96,5 @@ def _show(imported: Imported, faults: Faults) -> None:
     if imported.n_others:
         print(f"{imported.n_others} rows are of other devices than {header.device.slug}")
     print(f"{faults.count} rows are left out; to score predictors on the others:")
-    names = f"--spec {header.spec} --device {header.device.slug} --space {header.space}"
-    print(f"  tilearena score {names} --protocol {header.protocol.name}")
+    asked = f"--spec {header.spec} --device {header.device.slug} --space {header.space}"
+    print(f"  tilearena score {asked} --protocol {header.protocol.name}")

@@ -20,9 +20,9 @@ from tilearena.hands import Hand
 from tilearena.measure import Session, opening, record
 from tilearena.progress import progress_bar
 from tilearena.provenance import Anchors
-from tilearena.records import PROTOCOLS, Device, Dtype, Problem, ProtocolName
+from tilearena.records import PROTOCOLS, Device, Dtype, Problem, Protocol, ProtocolName
 from tilearena.root import find_path, find_root
-from tilearena.spec import load_space, load_workload
+from tilearena.spec import Workload, load_space, load_workload
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Opening
 
@@ -87,12 +87,9 @@ def measure(
     timings = cast(tuple[ProtocolName, ...], one_of("--protocol", protocol, PROTOCOLS))
     rows = []
     for name in cast(tuple[Dtype, ...], one_of("--dtype", dtype, workload.dtypes)):
-        sessions = []
-        for timing in timings:
-            how = workload.protocol(timing, name)
-            if repeat:  # other operands and another order of launches, or the two runs would not be independent
-                how = how.model_copy(update={"seed": how.seed + 1})
-            sessions.append(Session(workload, chosen, sampled(workload.problems_for(name), sample), how))
+        problems = sampled(workload.problems_for(name), sample)
+        protocols = [_protocol(workload, timing, name, repeat=repeat) for timing in timings]
+        sessions = [Session(workload, chosen, problems, how) for how in protocols]
         todo = sessions if device is None else _to_measure(folder, device, sessions, repeat=repeat, force=force)
         if not todo:
             continue
@@ -107,6 +104,12 @@ def measure(
         )
     if as_json:
         print_json(rows)
+
+
+def _protocol(workload: Workload, timing: ProtocolName, dtype: Dtype, *, repeat: bool) -> Protocol:
+    how = workload.protocol(timing, dtype)
+    # a repeat has other operands and another order of launches, or the two runs would not be independent
+    return how.model_copy(update={"seed": how.seed + repeat})
 
 
 def sampled(problems: tuple[Problem, ...], count: int | None) -> tuple[Problem, ...]:

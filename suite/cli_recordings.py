@@ -10,7 +10,7 @@ from tilearena.cli_options import Json, Root, console, print_json
 from tilearena.datasheet.page import write_datasheet
 from tilearena.datasheet.publish import publish as publish_to
 from tilearena.errors import SpecError, one_line
-from tilearena.inventory import Entry, inventory
+from tilearena.inventory import Entry, inventory, names
 from tilearena.root import find_root
 
 app = typer.Typer()
@@ -67,12 +67,7 @@ def _flat(entry: Entry) -> dict[str, Any]:
     if header is None:
         return flat
     return flat | {
-        "origin": header.origin,
-        "device": header.device.slug,
-        "spec": header.spec,
-        "space": header.space,
-        "dtype": header.dtype,
-        "protocol": header.protocol.name,
+        **names(header),
         "repeat": entry.is_repeat,
         "started_at": header.started_at,
         "rows": entry.n_rows,

@@ -43,6 +43,18 @@ class Entry:
         return self.path.name.endswith(REPEAT)
 
 
+def names(header: Header) -> dict[str, str]:
+    """What a recording is of, as the JSON of several verbs says it."""
+    return {
+        "origin": header.origin,
+        "device": header.device.slug,
+        "spec": header.spec,
+        "space": header.space,
+        "dtype": header.dtype,
+        "protocol": header.protocol.name,
+    }
+
+
 def inventory(root: Path, *, verify: bool) -> Iterator[Entry]:
     """Every recording below ``root``, in the order of its path.
 

@@ -24,17 +24,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # what tests share beside fixtures lies in modules here
 sys.path.insert(0, str(Path(__file__).parent))
 
-from standin import DEFAULT, DEVICE, FOLDER, formula_ns, templates
+from standin import DEVICE, FOLDER, formula_header, formula_ns, templates
 
 from tilearena import cli, dataset, plugins, submission
-from tilearena.dataset import Candidate, Header, Ints, Recording
+from tilearena.dataset import Ints, Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.judge import Sources, cublaslt_ns
-from tilearena.records import Dtype, Measurement, Protocol, ProtocolName, Status
+from tilearena.records import Dtype, Measurement, ProtocolName, Status
 from tilearena.root import find_path, path_for
 from tilearena.score import Key, constant_pick, rank, score
-from tilearena.spec import load_space, load_workload
 from tilearena.splits import Split, groups_for, plan, train_spec_for
 from tilearena.submission import Scored
 
@@ -121,27 +120,7 @@ class Arena:
             if vendor:
                 best = int(vendor * min(formula_ns((m, n, k), template) for template in space))
                 rows.append(_vendor_row(m, n, k, len(space), best))
-        header = Header(
-            op="gemm",
-            spec=spec,
-            spec_fingerprint=load_workload(spec).fingerprint,
-            space="paper9",
-            space_fingerprint=load_space("paper9").fingerprint,
-            dtype=dtype,
-            bit_op="and" if dtype == "b1" else None,
-            protocol=Protocol(name=protocol, rounds=3, screen_rounds=0, reference_rounds=3, seed=seed),
-            device=DEVICE,
-            support="emulated" if dtype == "s4" else "native",
-            candidates=(
-                *(Candidate(id=t.id, template=t) for t in space),
-                *([Candidate(id="cublaslt", origin="vendor")] if vendor else []),
-            ),
-            default=DEFAULT,
-            started_at=NOW.isoformat(),
-            clock=None,
-            noise_floor=0.005,
-            versions=versions or {},
-        )
+        header = formula_header(spec, dtype, protocol, seed=seed, vendor=bool(vendor), versions=versions or {})
         path = path_for(self.root, header, repeat=repeat)
         dataset.write(path, header, dataset.rows_from(rows))
         return path

@@ -4,14 +4,12 @@ import shutil
 
 import numpy as np
 import pytest
-from standin import DEFAULT, DEVICE, formula_ns, templates
+from standin import DEVICE, formula_header, formula_ns, templates
 
 from tilearena import dataset
-from tilearena.dataset import Candidate, Header
 from tilearena.provenance import Anchors, Batch, Range, Telemetry
-from tilearena.records import Measurement, Protocol, Status
+from tilearena.records import Measurement, Status
 from tilearena.root import path_for
-from tilearena.spec import load_space, load_workload
 
 CARD, OTHER = "a" * 16, "b" * 16
 WHOLE = DEVICE
@@ -60,27 +58,8 @@ def _state(card, count, started_at_s):
 def write(root, device, dtype, protocol, problems, *, card, started_at_s, spec="lowbit-full", repeat=False):
     """Times of the formula with 1 % of noise, other noise each time."""
     space = templates(dtype)
-    header = Header(
-        op="gemm",
-        spec=spec,
-        spec_fingerprint=load_workload(spec).fingerprint,
-        space="paper9",
-        space_fingerprint=load_space("paper9").fingerprint,
-        dtype=dtype,
-        bit_op="and" if dtype == "b1" else None,
-        protocol=Protocol(name=protocol, rounds=3, screen_rounds=0, reference_rounds=3, seed=0),
-        device=device.model_copy(update={"uuid_sha256": card}),
-        support="emulated" if dtype == "s4" else "native",
-        candidates=(
-            *(Candidate(id=template.id, template=template) for template in space),
-            Candidate(id="cublaslt", origin="vendor"),
-        ),
-        default=DEFAULT,
-        started_at="2026-01-02T03:04:05+00:00",
-        clock=None,
-        noise_floor=0.005,
-        versions={},
-        **_state(card, len(problems), started_at_s),
+    header = formula_header(spec, dtype, protocol, vendor=True).model_copy(
+        update={"device": device.model_copy(update={"uuid_sha256": card})} | _state(card, len(problems), started_at_s)
     )
     rows = dataset.rows_from(_rows(problems, space, seed=round(started_at_s)))
     dataset.write(path_for(root, header, repeat=repeat), header, rows)

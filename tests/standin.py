@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tilearena import errors
-from tilearena.dataset import Candidate
+from tilearena.dataset import Candidate, Header
 from tilearena.errors import DeviceFailedError, MeasureError, OverloadedError
 from tilearena.provenance import Clock
 from tilearena.records import BITS, Device, Dtype, Problem, Protocol, Status, Template
 from tilearena.runner import Begun, Failure, Trial
+from tilearena.spec import load_space, load_workload
 from tilearena.worker_link import Opening
 
 FOLDER = Path(__file__).parent
@@ -175,6 +176,29 @@ class StandInTrial(Trial):
         elif kind == "bug":
             raise ValueError("a bug")
         return None
+
+
+def formula_header(spec, dtype, protocol, *, seed=0, vendor=False, versions=None):
+    """Header of a recording from the formula: three samples a row, no screen; with cuBLASLt beside where ``vendor``."""
+    candidates = [Candidate(id=template.id, template=template) for template in templates(dtype)]
+    return Header(
+        op="gemm",
+        spec=spec,
+        spec_fingerprint=load_workload(spec).fingerprint,
+        space="paper9",
+        space_fingerprint=load_space("paper9").fingerprint,
+        dtype=dtype,
+        bit_op="and" if dtype == "b1" else None,
+        protocol=Protocol(name=protocol, rounds=3, screen_rounds=0, reference_rounds=3, seed=seed),
+        device=DEVICE,
+        support="emulated" if dtype == "s4" else "native",
+        candidates=(*candidates, *([Candidate(id="cublaslt", origin="vendor")] if vendor else [])),
+        default=DEFAULT,
+        started_at="2026-01-02T03:04:05+00:00",
+        clock=None,
+        noise_floor=0.005,
+        versions=versions or {},
+    )
 
 
 class StandInRunner:
