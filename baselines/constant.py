@@ -3,6 +3,7 @@
 import numpy as np
 
 from tilearena.dataset import Floats, Ints, Table, Task
+from tilearena.plugins import require_same_templates
 from tilearena.score import constant_costs
 
 
@@ -18,8 +19,9 @@ class Constant:
         Raises:
             RecordingError: no training problem has a time.
         """
-        self._costs = constant_costs(train)
+        self._task, self._costs = train.task, constant_costs(train)
 
     def costs(self, problems: Ints, task: Task) -> Floats:
         """Float64 [P, T]: the same row for every problem."""
+        require_same_templates(self.name, self._task, task)
         return np.tile(self._costs, (len(problems), 1))

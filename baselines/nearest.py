@@ -5,7 +5,7 @@ from scipy.spatial import cKDTree
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.figures import log_slowdown, measured
-from tilearena.plugins import Declined
+from tilearena.plugins import Declined, require_same_templates
 
 
 class Nearest:
@@ -20,7 +20,7 @@ class Nearest:
         Raises:
             Declined: no training problem has a time.
         """
-        train = train.take(measured(train))
+        self._task, train = train.task, train.take(measured(train))
         if not len(train.problems):
             raise Declined("nearest needs at least one measured training problem")
         self._slowdown = log_slowdown(train.time_ns)
@@ -35,6 +35,7 @@ class Nearest:
 
         With labels the distance to the nearest problem that the template is best on.
         """
+        require_same_templates(self.name, self._task, task)
         if self._wins is not None:
             far = np.full(len(problems), np.inf)
             return np.stack([tree.query(np.log2(problems))[0] if tree else far for tree in self._wins], axis=1)

@@ -4,7 +4,7 @@ import numpy as np
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.figures import log_slowdown, measured
-from tilearena.plugins import Declined
+from tilearena.plugins import Declined, require_same_templates
 
 
 class Oracle:
@@ -16,7 +16,7 @@ class Oracle:
 
     def fit(self, train: Table, seed: int) -> None:
         """Remember every problem; templates tie where none worked."""
-        rows = measured(train)
+        self._task, rows = train.task, measured(train)
         # failed templates go last: one e-fold behind the slowest that worked
         self._costs = (~np.isfinite(train.time_ns)).astype(np.float64)
         self._costs[rows] += log_slowdown(train.time_ns[rows])
@@ -28,6 +28,7 @@ class Oracle:
         Raises:
             Declined: a problem is not among those that it was given.
         """
+        require_same_templates(self.name, self._task, task)
         try:
             rows = [self._row[tuple(shape)] for shape in problems.tolist()]
         except KeyError as missing:

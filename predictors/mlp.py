@@ -19,7 +19,7 @@ import optax
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.figures import measured
-from tilearena.plugins import Declined
+from tilearena.plugins import Declined, require_same_templates
 
 HIDDEN = (128, 128, 128)
 BATCH, LEARNING_RATE = 32, 1e-3
@@ -110,7 +110,7 @@ class Mlp:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        train = train.take(measured(train))
+        self._task, train = train.task, train.take(measured(train))
         n_problems = len(train.problems)
         if n_problems < MIN_PROBLEMS:
             raise Declined(f"mlp needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
@@ -131,5 +131,6 @@ class Mlp:
 
     def costs(self, problems: Ints, task: Task) -> Floats:
         """Float64 [P, T]: -log of the probability that the template is the best."""
+        require_same_templates(self.name, self._task, task)
         x = (inputs(problems, task) - self._mean) / self._spread
         return -np.asarray(answer(self._network, x), dtype=np.float64)

@@ -130,7 +130,7 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
     failed: list[Dtype] = []
     sessions: dict[Dtype, Session] = {}
     for dtype in workload.dtypes:
-        protocol = workload.protocol(options.protocol, dtype)
+        protocol = gpu.space.screened(workload.protocol(options.protocol, dtype))
         session = Session(workload, gpu.space, workload.problems_for(dtype), protocol)
         session = bench_live.session_for(options.data, gpu.device.slug, session)
         try:
@@ -182,8 +182,9 @@ def timed_kernels(session: Session, found: Sequence[LiveResult]) -> list[Kernel]
     )
     problems = bench_live.in_order(session, found[0].table.problems)
     templates = session.space.templates(problems[0].dtype, problems[0].bit_op)
+    default = session.space.default_index(problems[0].dtype)
     kernels = []
     for p in np.unique(np.linspace(0, len(problems) - 1, TIMED_PROBLEMS).astype(int)):
-        picks = {session.space.default_index} | ({int(best.prediction.picks[p, 0])} - {-1} if best else set())
+        picks = {default} | ({int(best.prediction.picks[p, 0])} - {-1} if best else set())
         kernels += [Kernel(problems[p], session.protocol, c, templates[c].label) for c in sorted(picks)]
     return kernels

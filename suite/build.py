@@ -1,7 +1,8 @@
 """Templates + arch -> one kernel library per (arch, dtype, space), with a content-addressed cache.
 
-Each template is one translation unit. An object is named by the hash of all that could change it: sources, headers'
-version, compiler, flags. Failures are cached and reported like successes; a file lock keeps processes apart.
+Each kernel is one translation unit, see `tilearena.kernel_source`. An object is named by the hash of all that could
+change it: sources, headers' version, compiler, flags. Failures are cached and reported like successes; a file lock keeps
+processes apart.
 """
 
 import hashlib
@@ -20,16 +21,13 @@ from platformdirs import user_cache_path
 
 from tilearena import toolchain
 from tilearena.errors import BuildError
+from tilearena.kernel_source import TEMPLATE_HEADERS, WIDE_HEADERS, Kernel, kernels_of, table_source
 from tilearena.records import Record, Template
 from tilearena.toolchain import Toolchain
 
 ARCHES = (80, 86, 89, 90)
 # NDEBUG: with asserts alive ptxas serialises the pipeline; relaxed constexpr: CUTLASS's host functions in device code.
 FLAGS = ("-O3", "-std=c++17", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC")
-ELEMENT = {"s8": "int8_t", "s4": "cutlass::int4b_t", "b1": "cutlass::uint1b_t"}
-#: What a template's unit includes of ours, so that work on the harness compiles no template again.
-TEMPLATE_HEADERS = ("abi.h", "gemm.cuh")
-OPERATOR = {None: "OpMultiplyAddSaturate", "and": "OpAndPopc", "xor": "OpXorPopc"}
 # What a compiler says of a template: an error at a line, or one of ptxas. All else (no temporary folder, no memory, no
 # space, a stage that was killed) is the machine's and may pass: not cached.
 LASTING = re.compile(r"\(\d+\): error|:\d+: error|ptxas error")
@@ -58,11 +56,13 @@ class Library(Record):
 
 @dataclass(frozen=True)
 class Unit:
-    """One object to compile."""
+    """One object to compile, of the templates ``ids``; ``features`` is of the arch, ``a`` in ``sm_90a``."""
 
     label: str
     source: str
     key: str
+    ids: tuple[str, ...] = ()
+    features: str = ""
 
 
 def cache_folder() -> Path:
@@ -73,33 +73,6 @@ def cache_folder() -> Path:
 def kernel_sources() -> Path:
     """Folder of the CUDA sources that ship with the package."""
     return Path(str(files("tilearena.kernels")))
-
-
-def template_source(template: Template) -> str:
-    """The translation unit that instantiates one template."""
-    shapes = ", ".join(
-        f"GemmShape<{', '.join(map(str, shape))}>"
-        for shape in (template.threadblock, template.warp, template.instruction)
-    )
-    return (
-        '#include "gemm.cuh"\n'
-        "using namespace tilearena;\n"
-        f'extern "C" int ta_launch_{template.id}(const ta_gemm* gemm, int launches, cudaStream_t stream) {{\n'
-        f"  return launch<Gemm<{ELEMENT[template.dtype]}, cutlass::arch::{OPERATOR[template.bit_op]}, {shapes}, "
-        f"{template.stages}>>(gemm, launches, stream);\n"
-        "}\n"
-    )
-
-
-def table_source(ids: Sequence[str]) -> str:
-    """The translation unit that lists the launchers of a library."""
-    externs = "".join(f"int ta_launch_{id_}(const ta_gemm*, int, cudaStream_t);\n" for id_ in ids)
-    entries = "".join(f'  {{"{id_}", ta_launch_{id_}}},\n' for id_ in ids)
-    return (
-        f'#include "abi.h"\nextern "C" {{\n{externs}extern const ta_entry ta_entries[];\n'
-        f"extern const int ta_entry_count;\nconst ta_entry ta_entries[] = {{\n{entries}}};\n"
-        f"const int ta_entry_count = {len(ids)};\n}}\n"
-    )
 
 
 def build(
@@ -127,7 +100,9 @@ def build(
     cache = cache or cache_folder()
     manifest = cache / f"sm_{arch}" / f"{name}.json"
     harness = (kernel_sources() / "harness.cu").read_text()
-    sources = _hash(*(template_source(t) for t in templates), harness, _headers_hash())
+    kernels = kernels_of(templates)
+    extra = [_headers_hash(names) for names in sorted({k.headers for k in kernels} - {TEMPLATE_HEADERS})]
+    sources = _hash(*(kernel.source for kernel in kernels), harness, _headers_hash(), *extra)
     try:
         tools = toolchain.find()
     except BuildError:
@@ -137,14 +112,14 @@ def build(
         return prebuilt
     manifest.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(manifest.with_suffix(".lock")):
-        library = _build_locked(name, templates, arch, cache, sources, tools, jobs or _cores(), progress)
+        library = _build_locked(name, kernels, arch, cache, sources, tools, jobs or _cores(), progress)
         _write_atomically(manifest, library.model_dump_json(indent=1))
     return cache / library.file, library
 
 
 def _build_locked(
     name: str,
-    templates: Sequence[Template],
+    kernels: Sequence[Kernel],
     arch: int,
     cache: Path,
     sources: str,
@@ -153,17 +128,18 @@ def _build_locked(
     progress: Progress,
 ) -> Library:
     tools_key = (str(arch), *FLAGS, *tools.versions.values())
-    base = _hash(_headers_hash(TEMPLATE_HEADERS), *tools_key)
-    units = [_unit(t.id, template_source(t), base) for t in templates]
+    bases = {k.headers: _hash(_headers_hash(k.headers), *tools_key) for k in kernels}
+    units = [Unit(k.ids[0], k.source, _hash(bases[k.headers], k.source), k.ids, k.arch_features) for k in kernels]
     harness = _unit("harness", (kernel_sources() / "harness.cu").read_text(), _hash(_headers_hash(), *tools_key))
     results = _compile_all([*units, harness], arch, cache, tools, jobs, progress)
     if results[harness.key]:
         raise BuildError(f"the harness does not compile for sm_{arch}: {results[harness.key]}")
     built = [unit for unit in units if not results[unit.key]]
-    failures = tuple(BuildFailure(id=u.label, reason=results[u.key]) for u in units if results[u.key])
+    failures = tuple(BuildFailure(id=id_, reason=results[u.key]) for u in units if results[u.key] for id_ in u.ids)
     if not built:
         raise BuildError(f"{name}: no template compiles for sm_{arch}; the first says: {failures[0].reason}")
-    table = _unit("table", table_source([unit.label for unit in built]), base)
+    base = _hash(_headers_hash(TEMPLATE_HEADERS), *tools_key)
+    table = _unit("table", table_source([id_ for unit in built for id_ in unit.ids]), base)
     _compile_all([table], arch, cache, tools, 1, lambda *_: None)
     key = _hash(table.key, harness.key, *(unit.key for unit in built))
     file = Path(f"sm_{arch}") / f"{name}-{key}.so"
@@ -205,7 +181,7 @@ def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
     source = target.with_suffix(f".{os.getpid()}.cu")
     scratch = target.with_suffix(f".{os.getpid()}.o")
     source.write_text(unit.source)
-    command: list[str | Path] = [tools.nvcc, *FLAGS, "-gencode", f"arch=compute_{arch},code=sm_{arch}"]
+    command: list[str | Path] = [tools.nvcc, *FLAGS, *_target(arch, unit.features)]
     command += [f"-I{kernel_sources()}", f"-I{tools.cutlass_include}", "-c", source, "-o", scratch]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -234,14 +210,7 @@ def _cached(unit: Unit, cache: Path) -> str | None:
 
 def _link(objects: Sequence[Path], target: Path, arch: int, tools: Toolchain) -> None:
     scratch = target.with_suffix(f".{os.getpid()}.so")
-    command: list[str | Path] = [
-        tools.nvcc,
-        "-shared",
-        "-cudart",
-        "static",
-        "-gencode",
-        f"arch=compute_{arch},code=sm_{arch}",
-    ]
+    command: list[str | Path] = [tools.nvcc, "-shared", "-cudart", "static", *_target(arch)]
     done = subprocess.run(
         [*command, *tools.link_flags, *objects, "-o", scratch], capture_output=True, text=True, check=False
     )
@@ -261,6 +230,10 @@ def _prebuilt(manifest: Path, sources: str) -> tuple[Path, Library] | None:
     return (path, library) if library.sources == sources and path.is_file() else None
 
 
+def _target(arch: int, features: str = "") -> list[str]:
+    return ["-gencode", f"arch=compute_{arch}{features},code=sm_{arch}{features}"]
+
+
 def _unit(label: str, source: str, base: str) -> Unit:
     return Unit(label, source, _hash(base, source))
 
@@ -270,9 +243,10 @@ def _object(cache: Path, key: str) -> Path:
 
 
 def _headers_hash(names: Sequence[str] = ()) -> str:
-    """Of the headers of these names, or of all."""
+    """Of the headers of these names, or of all that the harness may include."""
     found = sorted(path for path in kernel_sources().glob("*") if path.suffix in (".h", ".cuh"))
-    return _hash(*(path.read_text() for path in found if not names or path.name in names))
+    wanted = [path for path in found if (path.name in names if names else path.name not in WIDE_HEADERS)]
+    return _hash(*(path.read_text() for path in wanted))
 
 
 def _hash(*parts: str) -> str:

@@ -19,7 +19,6 @@ from tilearena.judge import Sources, judge
 from tilearena.manifest import SEED, Fingerprints, Result
 from tilearena.plugins import PRIVILEGED
 from tilearena.score import Key, Score, constant_pick
-from tilearena.splits import plan
 from tilearena.submission import Submission, path_for, read
 
 #: A time on the submitter's machine does not follow from the picks: it is checked for being a time, no more.
@@ -91,8 +90,8 @@ def verify(submission: Submission, sources_of: Callable[[Key], Sources], *, quic
 def rescore(result: Result, picks: Ints, sources: Sources, *, intervals: bool = True) -> Score:
     """The score that ``picks`` [P, 8] deserve by ``sources``, under the result's key, seed and ``predict_us``."""
     key, table = result.key, sources.test.table
-    constant_picks = np.empty(len(table.problems), dtype=np.int64)
-    for fold in plan(key.split, key.spec, table, sources.train.table, seed=result.seed):
+    constant_picks = np.full(len(table.problems), -1, dtype=np.int64)
+    for fold in sources.folds(key, result.seed):
         constant_picks[fold.test_rows] = constant_pick(fold.train)
     predict_us = result.figures.get("predict_us")
     return judge(
@@ -164,6 +163,13 @@ def _check_fit(path: Path, result: Result, picks: Ints, sources: Sources) -> Non
     if len(picks) != n_problems:
         raise SubmissionError(
             f"{path}: {result.label} has picks for {len(picks)} problems, its recording has {n_problems}; give all"
+        )
+    unasked = picks[:, 0] >= 0
+    unasked[sources.tested(result.key)] = False
+    if unasked.any():
+        raise SubmissionError(
+            f"{path}: {result.label} has a pick for problem {unasked.argmax()}, which its split does not test; "
+            "its picks must be -1"
         )
     outside = np.argwhere(picks >= n_templates)
     if len(outside):

@@ -3,18 +3,26 @@
 import os
 import signal
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
 
-from tilearena import __version__, cli_export, cli_gpu, cli_import, cli_measure, cli_recordings, cli_score
+from tilearena import (
+    __version__,
+    cli_export,
+    cli_gpu,
+    cli_import,
+    cli_measure,
+    cli_predictors,
+    cli_recordings,
+    cli_score,
+    cli_search,
+)
 from tilearena.cli_options import Json, Root, console, print_json
-from tilearena.errors import Interrupted, PredictorError, TilearenaError, one_line
+from tilearena.errors import Interrupted, TilearenaError, one_line
 from tilearena.leaderboard import serve
-from tilearena.plugins import discover, load
 from tilearena.root import find_root
 from tilearena.spec import load_space, load_workload, space_names, workload_names
 
@@ -47,6 +55,7 @@ app.command()(cli_gpu.devices)
 app.command()(cli_gpu.doctor)
 app.command()(cli_gpu.build)
 app.add_typer(cli_recordings.app, name="recordings")
+app.add_typer(cli_predictors.app, name="predictors")
 app.command()(cli_measure.measure)
 app.command("import")(cli_import.import_)
 app.command()(cli_export.export)
@@ -54,6 +63,7 @@ app.command()(cli_score.score)
 app.command()(cli_score.bench)
 app.command()(cli_score.submit)
 app.command("check")(cli_score.check_)
+app.command()(cli_search.search)
 
 
 @app.command()
@@ -82,25 +92,6 @@ def specs(as_json: Json = False) -> None:
         size = ", ".join(f"{n} {dtype}" for dtype, n in (row.get("problems") or row["templates"]).items())
         table.add_row(row["kind"], row["name"], size, row["fingerprint"], row["description"])
     console().print(table)
-
-
-@app.command()
-def predictors(as_json: Json = False) -> None:
-    """List the installed predictors and baselines."""
-    rows = []
-    for name, point in discover().items():
-        try:
-            with redirect_stdout(sys.stderr):  # what a plugin prints is not part of the list
-                version, note = load(name).version, ""
-        except PredictorError as error:
-            version, note = "", str(error)
-        group = point.group.removeprefix("tilearena.").removesuffix("s")
-        rows.append({"name": name, "version": version, "kind": group, "from": point.value, "error": note})
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        print(f"{row['name']:12} {row['version'] or '-':4} {row['kind']:10} {row['error'] or row['from']}")
 
 
 @app.command()

@@ -22,6 +22,7 @@ from tilearena.progress import progress_bar
 from tilearena.provenance import Anchors
 from tilearena.records import PROTOCOLS, Device, Dtype, Problem, Protocol, ProtocolName
 from tilearena.root import find_path, find_root
+from tilearena.space import Space
 from tilearena.spec import Workload, load_space, load_workload
 from tilearena.worker_hand import WorkerHand
 from tilearena.worker_link import Opening
@@ -88,7 +89,7 @@ def measure(
     rows = []
     for name in cast(tuple[Dtype, ...], one_of("--dtype", dtype, workload.dtypes)):
         problems = sampled(workload.problems_for(name), sample)
-        protocols = [_protocol(workload, timing, name, repeat=repeat) for timing in timings]
+        protocols = [_protocol(workload, chosen, timing, name, repeat=repeat) for timing in timings]
         sessions = [Session(workload, chosen, problems, how) for how in protocols]
         todo = sessions if device is None else _to_measure(folder, device, sessions, repeat=repeat, force=force)
         if not todo:
@@ -106,8 +107,8 @@ def measure(
         print_json(rows)
 
 
-def _protocol(workload: Workload, timing: ProtocolName, dtype: Dtype, *, repeat: bool) -> Protocol:
-    how = workload.protocol(timing, dtype)
+def _protocol(workload: Workload, space: Space, timing: ProtocolName, dtype: Dtype, *, repeat: bool) -> Protocol:
+    how = space.screened(workload.protocol(timing, dtype))
     # a repeat has other operands and another order of launches, or the two runs would not be independent
     return how.model_copy(update={"seed": how.seed + repeat})
 

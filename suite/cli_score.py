@@ -17,13 +17,19 @@ from tilearena.exchange.importing import imported_headers
 from tilearena.judge import not_ranked
 from tilearena.manifest import SEED
 from tilearena.plugins import discover
+from tilearena.predict import MEMORY_LIMIT_BYTES
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
 from tilearena.report import device_title, failures, score_table
 from tilearena.root import find_path, find_root
 from tilearena.score import Score
 from tilearena.spec import load_space, load_workload
-from tilearena.splits import NETWORKS, SPLITS, Split
+from tilearena.splits import MODELS_TRAIN_SPEC, MODELS_TRAIN_SPECS, NETWORKS, SPLITS, Split
 from tilearena.submission import Scored, prepare, require_file, require_kept
+
+MEMORY_LIMIT_GIB = MEMORY_LIMIT_BYTES / (1 << 30)
+MemoryLimit = Annotated[
+    float, typer.Option("--memory-limit", min=0.1, help="GiB of its own that each process of a predictor may take.")
+]
 
 
 def _evaluate(
@@ -34,6 +40,7 @@ def _evaluate(
     dtypes: list[str] | None,
     protocols: tuple[str, ...],
     splits: tuple[str, ...],
+    train_specs: tuple[str, ...],
     predictors: list[str] | None,
     **options: Any,
 ) -> tuple[list[Scored], list[TilearenaError]]:
@@ -51,10 +58,12 @@ def _evaluate(
             cast(ProtocolName, protocol),
             device,
             cast(Split, split),
+            train_spec=train_spec,
         )
         for protocol in protocols
         for dtype in _recorded_dtypes(folder, device, spec, space, protocol, known, dtypes)
         for split in splits
+        for train_spec in (train_specs if split == "models" else (None,))
     ]
     return evaluate_each(folder, subjects, names, workload=workload, space=templates, **options)
 
@@ -66,6 +75,11 @@ def _recorded_dtypes(
     known = one_of("--dtype", asked, known)
     paths = {d: find_path(folder, device, spec, space, d, protocol) for d in known}
     return known if asked else tuple(d for d in known if paths[d].is_file()) or known
+
+
+def _splits(spec: str, asked: list[str] | None) -> tuple[str, ...]:
+    """The splits that were asked for, else what a submission needs; ``final`` is never taken unasked."""
+    return one_of("--split", asked or ["random", *(["models"] if spec == NETWORKS else [])], SPLITS)
 
 
 def _exit_if_failed(refused: list[TilearenaError], scores: list[Score]) -> None:
@@ -80,12 +94,18 @@ def score(
     device: Device,
     space: Annotated[str, typer.Option("--space", help="Template space.")] = "paper9",
     protocol: Annotated[str, typer.Option("--protocol", help="cold or hot.")] = "cold",
-    split: Annotated[str, typer.Option("--split", help="random or models.")] = "random",
+    split: Annotated[
+        str, typer.Option("--split", help="random, models, final, extrapolate or device; docs/fair-play.md.")
+    ] = "random",
+    train_spec: Annotated[
+        str, typer.Option("--train-spec", help="What models trains on: lowbit-random or lowbit-full.")
+    ] = MODELS_TRAIN_SPEC,
     dtype: Dtypes = None,
     predictor: Predictors = None,
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
     seed: Seed = 0,
     time_limit: TimeLimit = 300.0,
+    memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     root: Root = None,
     as_json: Json = False,
 ) -> None:
@@ -98,14 +118,16 @@ def score(
         dtype,
         one_of("--protocol", [protocol], PROTOCOLS),
         one_of("--split", [split], SPLITS),
+        one_of("--train-spec", [train_spec], MODELS_TRAIN_SPECS),
         predictor,
         refit=refit,
         seed=seed,
         time_limit_s=time_limit,
+        memory_limit_bytes=round(memory_limit * (1 << 30)),
     )
     scores = [s.score for s in scored]
     if as_json:
-        print_json([s.score.flat() | {"origin": s.origin} for s in scored])
+        print_json([s.score.flat() | {"origin": s.origin, "isolated": s.isolated} for s in scored])
     else:
         where = device_title(device, [s.origin for s in scored])
         console().print(score_table(scores, f"{spec} on {where}, split {split}"))
@@ -118,11 +140,18 @@ def submit(
     submitter: Annotated[str, typer.Option(help="Who submits: a name, a handle, a team.")],
     space: Annotated[str, typer.Option("--space", help="Template space.")] = "paper9",
     protocol: Annotated[list[str] | None, typer.Option(help="cold or hot; repeatable. Default: both.")] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: all that suit SPEC.")] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="As of `tilearena score`; repeatable. Default: random, and models of networks."),
+    ] = None,
+    train_spec: Annotated[
+        list[str] | None, typer.Option(help="What models trains on; repeatable. Default: lowbit-random.")
+    ] = None,
     dtype: Dtypes = None,
     predictor: Predictors = None,
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
     time_limit: TimeLimit = 300.0,
+    memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     out: Annotated[Path | None, typer.Option(help="Root to write below. Default: --root.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a submission even if it has results that are not asked for now.")
@@ -141,11 +170,13 @@ def submit(
         device,
         dtype,
         one_of("--protocol", protocol, PROTOCOLS),
-        one_of("--split", split, SPLITS if spec == NETWORKS else ("random",)),
+        _splits(spec, split),
+        one_of("--train-spec", train_spec or [MODELS_TRAIN_SPEC], MODELS_TRAIN_SPECS),
         predictor,
         refit=refit,
         seed=SEED,
         time_limit_s=time_limit,
+        memory_limit_bytes=round(memory_limit * (1 << 30)),
     )
     if not force:
         require_kept(out or folder, scored, submitter)

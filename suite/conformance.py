@@ -1,108 +1,245 @@
-"""The rules of the predictor contract as one function, for every registered predictor: ours and a third party's.
+"""The rules of the predictor contract, each a function over made-up tables, for ours and a third party's alike.
 
-Runs in the caller's process, so that a debugger and tracebacks work. The times are synthetic: a small analytic model
-with wave quantisation and noise, good enough to fit, and no measurement of anything.
+``conformance`` runs them in the caller's process, so that a debugger and tracebacks work; ``tilearena predictors test``
+runs each in a process of its own, see `tilearena.conformance_run`.
 """
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
-from tilearena.plugins import Declined, load
+from tilearena.plugins import PRIVILEGED, Declined, load
 from tilearena.predict_child import checked
-from tilearena.records import BITS, K_ALIGNMENT, BitOp, Device, Dtype, Template
+from tilearena.records import DTYPES, Dtype
+from tilearena.synthetic import extreme_problems, failing_table, synthetic_table, synthetic_task, wide_task
 
-#: Name -> threadblock and warp extents (m, n) of the synthetic space.
-SYNTHETIC_TILES = {"large": ((128, 256), (64, 64)), "medium": ((128, 128), (64, 64)), "small": ((64, 64), (32, 32))}
-STEP_BITS = 512
+__all__ = ["RULES", "Rule", "check_rule", "conformance", "synthetic_table", "synthetic_task"]
+
+N_TRAIN = 150
+#: A problem's costs may depend on the batch as much as 32-bit sums in another order do.
+RTOL, ATOL = 1e-3, 1e-5
+#: A fold of lowbit-random: 1,600 problems to learn from and 400 to rank.
+FOLD_PROBLEMS, FOLD_TRAIN = 2000, 1600
+#: A fold over almost 300 templates, as many as a space may well have.
+WIDE_PROBLEMS, WIDE_TRAIN, WIDE_STAGES = 500, 400, tuple(range(2, 13))
 
 
-def synthetic_task(dtype: Dtype = "s8") -> Task:
-    """Nine templates, three tiles x 2..4 stages, on a made-up device of 100 SMs."""
-    step, instruction_k = STEP_BITS // BITS[dtype], 256 // BITS[dtype]
-    bit_op: BitOp | None = "and" if dtype == "b1" else None
-    templates = tuple(
-        Template(
-            dtype=dtype,
-            bit_op=bit_op,
-            label=f"{label}/{stages}",
-            threadblock=(*block, step),
-            warp=(*warp, step),
-            instruction=(16, 8, instruction_k),
-            stages=stages,
+def _costs(name: str, train: Table, problems: Ints, task: Task | None = None) -> Floats:
+    """Costs [P, T] of a fresh instance, fitted on ``train``; both are copied, so one rule at a time is broken."""
+    own = replace(train, problems=train.problems.copy(), time_ns=train.time_ns.copy())
+    return _answer(name, own, problems.copy(), task)
+
+
+def _answer(name: str, train: Table, problems: Ints, task: Task | None = None) -> Floats:
+    task, predictor = task or train.task, load(name)
+    predictor.fit(train, 0)
+    return checked(name, predictor.costs(problems, task), (len(problems), len(task.templates))).copy()
+
+
+def _finite(name: str, costs: Floats, where: str) -> Floats:
+    if not np.isfinite(costs).all():
+        raise PredictorError(f"predictor {name!r} answered costs that are not finite ({where})")
+    return costs
+
+
+def _halves(name: str, table: Table, n_train: int = N_TRAIN) -> tuple[Table, Ints]:
+    """What to learn from, and the problems to rank; the oracle knows those too, as in a score."""
+    n_known = len(table.problems) if name == PRIVILEGED else n_train
+    return table.take(np.arange(n_known)), table.problems[n_train:].copy()
+
+
+def _loads(name: str, dtype: Dtype) -> None:
+    if getattr(load(name), "privileged", False) and name != PRIVILEGED:
+        raise PredictorError(f"predictor {name!r} asks for the measured times, which only the oracle gets")
+
+
+def _ranks(name: str, dtype: Dtype) -> Floats:
+    return _finite(name, _costs(name, *_halves(name, synthetic_table(dtype=dtype))), dtype)
+
+
+def _seeded(name: str, dtype: Dtype) -> Floats:
+    first, again = (_costs(name, *_halves(name, synthetic_table(dtype=dtype))) for _ in range(2))
+    if not np.array_equal(first, again, equal_nan=True):
+        raise PredictorError(f"predictor {name!r} answered differently under the same seed; draw from the seed alone")
+    return first
+
+
+def _changes_nothing(name: str, dtype: Dtype) -> None:
+    train, tested = _halves(name, synthetic_table(dtype=dtype))
+    before = [array.copy() for array in (train.problems, train.time_ns, tested)]
+    _answer(name, train, tested)
+    if not all(map(np.array_equal, before, (train.problems, train.time_ns, tested))):
+        raise PredictorError(f"predictor {name!r} changed the arrays that it was given; work on copies")
+    for array in (train.problems, train.time_ns, tested):
+        array.flags.writeable = False
+    _answer(name, train, tested)
+
+
+def _takes_each_problem_by_itself(name: str, dtype: Dtype) -> None:
+    train, tested = _halves(name, synthetic_table(dtype=dtype))
+    together = _costs(name, train, tested)
+    alone, reversed_ = _costs(name, train, tested[:1]), _costs(name, train, tested[::-1])
+    if not _close(alone, together[:1]) or not _close(reversed_[::-1], together):
+        raise PredictorError(f"predictor {name!r} costs a problem differently when other problems are asked with it")
+
+
+def _close(costs: Floats, others: Floats) -> bool:
+    return bool(np.allclose(costs, others, rtol=RTOL, atol=ATOL, equal_nan=True))
+
+
+def _serves_any_shape(name: str, dtype: Dtype) -> None:
+    table = synthetic_table(dtype=dtype)
+    extremes = extreme_problems(dtype)
+    if name == PRIVILEGED:
+        raise Declined("the oracle knows no problem that was not measured")
+    costs = _costs(name, table, extremes)
+    for problem, row in zip(extremes.tolist(), costs, strict=True):
+        _finite(name, row, f"{dtype}, problem {problem}")
+
+
+def _serves_other_templates(name: str, dtype: Dtype) -> None:
+    train, tested = _halves(name, synthetic_table(dtype=dtype))
+    task = train.task
+    _finite(name, _costs(name, train, tested, wide_task(dtype)), f"{dtype}, templates that were not trained on")
+    turned = replace(task, templates=task.templates[::-1], default=len(task.templates) - 1 - task.default)
+    if not _close(_costs(name, train, tested, turned)[:, ::-1], _costs(name, train, tested)):
+        raise PredictorError(
+            f"predictor {name!r} costs a template by its place: in another order it answers otherwise ({dtype})"
         )
-        for label, (block, warp) in SYNTHETIC_TILES.items()
-        for stages in (2, 3, 4)
-    )
-    device = Device(
-        slug="synthetic",
-        product="synthetic",
-        compute_capability=(8, 0),
-        sm_count=100,
-        l2_bytes=40 << 20,
-        memory_bytes=32 << 30,
-        smem_per_block_bytes=163 << 10,
-        smem_per_sm_bytes=164 << 10,
-    )
-    return Task("gemm", dtype, bit_op, "synthetic", templates, 1, device, "hot")
 
 
-def synthetic_time_ns(problems: Ints, task: Task) -> Floats:
-    """Made-up times [P, T]: whole waves x (steps + pipeline fill) x the larger of arithmetic and latency."""
-    m, n, k = (problems[:, axis, None].astype(np.float64) for axis in range(3))
-    tile_m, tile_n, tile_k = (np.array([t.threadblock[axis] for t in task.templates]) for axis in range(3))
-    stages = np.array([t.stages for t in task.templates])
-    waves = np.ceil(np.ceil(m / tile_m) * np.ceil(n / tile_n) / task.device.sm_count)
-    arithmetic_ns = tile_m * tile_n / 110.0 + 20.0 * stages
-    time_ns: Floats = 2000.0 + waves * (np.ceil(k / tile_k) + stages) * np.maximum(arithmetic_ns, 400.0 / (stages - 1))
-    return time_ns
+def _serves_other_devices(name: str, dtype: Dtype) -> None:
+    train, tested = _halves(name, synthetic_table(dtype=dtype))
+    half, most = (_with_sms(train.task, sm_count) for sm_count in (50, 80))
+    where = f"{dtype}, a device that was not trained on"
+    _finite(name, _costs(name, train, tested, half), where)
+    several = replace(train, others=(synthetic_table(seed=1, task=half),))
+    _finite(name, _costs(name, several, tested, most), f"{where}, after tables of two others")
 
 
-def synthetic_table(n_problems: int = 200, seed: int = 0, dtype: Dtype = "s8") -> Table:
-    """Distinct log-uniform problems and their made-up times with 0.5 % noise; the first template fails on some."""
-    rng, task = np.random.default_rng(seed), synthetic_task(dtype)
-    unit = np.array([1, 8, K_ALIGNMENT[dtype]])
-    upper = np.log2(np.array([16384, 16384, 16384]) / unit)
-    drawn = np.unique(np.floor(2 ** (rng.random((2 * n_problems, 3)) * upper)).astype(np.int64) * unit, axis=0)
-    problems = rng.permutation(drawn)[:n_problems]
-    time_ns = synthetic_time_ns(problems, task) * np.exp(rng.normal(0.0, 0.005, (len(problems), len(task.templates))))
-    time_ns[rng.random(len(problems)) < 0.05, 0] = np.inf
-    return Table(task, problems, time_ns)
+def _with_sms(task: Task, sm_count: int) -> Task:
+    slug = f"{task.device.slug}-sm{sm_count}"
+    return replace(task, device=task.device.model_copy(update={"slug": slug, "sm_count": sm_count}))
+
+
+def _bears_failures(name: str, dtype: Dtype) -> None:
+    costs = _costs(name, *_halves(name, failing_table(dtype)))
+    _finite(name, costs, f"{dtype}, where templates failed in training")
+
+
+def _loads_no_pickle(name: str, dtype: Dtype) -> None:
+    with _pickles() as found:
+        try:
+            _costs(name, *_halves(name, synthetic_table(dtype=dtype)))
+        except Exception:  # the refusal, perhaps: the pickle is what there is to say
+            if not found:
+                raise
+    if found:
+        raise PredictorError(f"predictor {name!r} loads a pickle (of {found[0]}), which may run anything")
+
+
+@contextmanager
+def _pickles() -> Iterator[list[str]]:
+    """Refuses pickles, and yields the names that they asked for.
+
+    The hook sees every object that a pickle names, however it is loaded (pickle, joblib, NumPy, PyTorch).
+    """
+    found, watching = [], True
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event == "pickle.find_class":
+            found.append(".".join(map(str, arguments)))
+            raise RuntimeError("a predictor may load no pickle")
+
+    sys.addaudithook(hook)
+    try:
+        yield found
+    finally:
+        watching = False  # a hook stays for good
+
+
+def _is_quick(name: str, dtype: Dtype) -> None:
+    _costs(name, *_halves(name, synthetic_table(FOLD_PROBLEMS, dtype=dtype), FOLD_TRAIN))
+
+
+def _is_small(name: str, dtype: Dtype) -> None:
+    table = synthetic_table(WIDE_PROBLEMS, task=wide_task(dtype, WIDE_STAGES))
+    _costs(name, *_halves(name, table, WIDE_TRAIN))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: what it asks in words, and the check (name, dtype) -> costs, which two processes must agree on.
+
+    A ``heavy`` one is checked on the first dtype that is served, not on all.
+    """
+
+    name: str
+    says: str
+    check: Callable[[str, Dtype], Floats | None]
+    heavy: bool = False
+    twice: bool = False
+
+
+RULES = (
+    Rule("load", "it can be loaded; its name and version are in order", _loads, heavy=True),
+    Rule("costs", "costs are finite numbers, one for each problem and template", _ranks),
+    Rule("seed", "the same seed gives the same costs, in another process too", _seeded, twice=True),
+    Rule("arrays", "the arrays that it gets stay as they are, and may be read-only", _changes_nothing),
+    Rule("alone", "costs of a problem do not depend on the problems asked with it", _takes_each_problem_by_itself),
+    Rule("shapes", "unseen shapes: M = 1, ragged, up to 2^20 each way", _serves_any_shape),
+    Rule("templates", "unseen templates: a wider space, another generator, another order", _serves_other_templates),
+    Rule("devices", "an unseen device, after one table and after those of two devices", _serves_other_devices),
+    Rule("failures", "failed templates and problems in the training part", _bears_failures),
+    Rule("pickle", "no pickle is loaded", _loads_no_pickle),
+    Rule("time", "1,600 problems are learnt and 400 ranked within the time limit", _is_quick, heavy=True),
+    Rule("memory", "400 problems of almost 300 templates are learnt within the memory limit", _is_small, heavy=True),
+)
+
+
+def check_rule(name: str, rule: Rule) -> tuple[list[Floats], str]:
+    """Check one rule in this process: the costs that it came to, and why some dtypes were declined.
+
+    Raises:
+        Declined: it declined every dtype.
+        PredictorError: it breaks the rule, in one sentence; whatever else the predictor raised passes.
+    """
+    costs: list[Floats] = []
+    declined: dict[str, str] = {}
+    for dtype in DTYPES:
+        try:
+            answer = rule.check(name, dtype)
+        except Declined as reason:
+            if not str(reason):
+                raise PredictorError(f"predictor {name!r} declined {dtype} without a reason") from None
+            declined[dtype] = str(reason)
+            continue
+        if answer is not None:
+            costs.append(answer)
+        if rule.heavy:
+            break
+    note = "; ".join(f"{dtype}: {reason}" for dtype, reason in declined.items())
+    if len(declined) == len(DTYPES):
+        same = set(declined.values())
+        raise Declined(same.pop() if len(same) == 1 else note)
+    return costs, note
 
 
 def conformance(name: str) -> None:
-    """Check the installed predictor ``name`` on synthetic tables of every kind of input; declining is allowed.
+    """Check the installed predictor ``name`` against every rule but the heavy ones; declining is allowed.
 
     Raises:
         PredictorError: the first rule of the contract that it breaks, in one sentence.
     """
     load(name)
-    dtypes: tuple[Dtype, ...] = ("s8", "s4", "b1")
-    for dtype in dtypes:
-        try:
-            _check_costs(name, synthetic_table(dtype=dtype))
-        except Declined as declined:
-            if not str(declined):
-                raise PredictorError(f"predictor {name!r} declined {dtype} without a reason") from None
-
-
-def _check_costs(name: str, table: Table) -> None:
-    train = table if getattr(load(name), "privileged", False) else table.take(np.arange(150))
-    problems, time_ns, tested = train.problems.copy(), train.time_ns.copy(), table.problems[150:].copy()
-    first = _costs(name, train, tested)
-    if not np.isfinite(first).all():
-        raise PredictorError(f"predictor {name!r} answered costs that are not finite ({table.task.dtype})")
-    unchanged = np.array_equal(problems, train.problems) and np.array_equal(time_ns, train.time_ns)
-    if not unchanged or not np.array_equal(tested, table.problems[150:]):
-        raise PredictorError(f"predictor {name!r} changed the arrays that it was given; work on copies")
-    if not np.array_equal(first, _costs(name, train, tested)):
-        raise PredictorError(f"predictor {name!r} answered differently under the same seed; draw from the seed alone")
-    alone = _costs(name, train, tested[:1])
-    if not np.allclose(alone, first[:1], rtol=1e-3, atol=1e-5):
-        raise PredictorError(f"predictor {name!r} costs a problem differently when other problems are asked with it")
-
-
-def _costs(name: str, train: Table, problems: Ints) -> Floats:
-    predictor = load(name)
-    predictor.fit(train, 0)
-    return checked(name, predictor.costs(problems, train.task), (len(problems), len(train.task.templates)))
+    for rule in RULES:
+        if not rule.heavy:
+            try:
+                check_rule(name, rule)
+            except Declined:
+                continue

@@ -1,5 +1,6 @@
 """Recordings -> the scores of predictors: the path that `score`, `submit` and `bench` share."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,14 @@ from tilearena import plugins, predict
 from tilearena.check import rescore, stored_picks
 from tilearena.errors import RecordingError, SpecError, TilearenaError
 from tilearena.judge import Sources, judge
+from tilearena.out_of_reach import NOTICE
 from tilearena.predict import Prediction
 from tilearena.progress import progress_bar
 from tilearena.records import Dtype, ProtocolName
 from tilearena.score import Key
 from tilearena.space import Space
 from tilearena.spec import Workload
-from tilearena.splits import Split, plan, train_spec_for
+from tilearena.splits import Split, train_spec_for
 from tilearena.submission import Scored
 
 Progress = Callable[[int, int, str], None]
@@ -23,7 +25,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Subject:
-    """What is scored, except by whom."""
+    """What is scored, except by whom; ``train_spec`` is what the split ``models`` trains on, None for the usual one."""
 
     spec: str
     space: str
@@ -32,10 +34,11 @@ class Subject:
     device: str
     split: Split
     op: str = "gemm"
+    train_spec: str | None = None
 
     def key(self, predictor: str, version: str, support: str = "native") -> Key:
         """The key of one predictor's result."""
-        train_spec = train_spec_for(self.split, self.spec)
+        train_spec = train_spec_for(self.split, self.spec, self.train_spec)
         return Key.model_validate(
             {**self.__dict__, "predictor": predictor, "version": version}
             | {"train_spec": train_spec, "support": support}
@@ -52,6 +55,7 @@ def evaluate(
     refit: bool = False,
     seed: int = 0,
     time_limit_s: float = 300.0,
+    memory_limit_bytes: int = predict.MEMORY_LIMIT_BYTES,
     progress: Progress = lambda done, total, label: None,
 ) -> list[Scored]:
     """Score each of ``predictors`` on one recording, in the order given; a failing one is there with its reason.
@@ -62,16 +66,25 @@ def evaluate(
     Raises:
         RecordingError, SpecError: no such recording, one of another content, or a split that does not suit it.
     """
-    sources = Sources.open(root, subject.key("any", "any"))
+    key = subject.key("any", "any")
+    sources = Sources.open(root, key)
     sources.require(workload, space)
-    folds = plan(subject.split, subject.spec, sources.test.table, sources.train.table, seed=seed)
+    folds = sources.folds(key, seed)
     scored = []
     for done, name in enumerate(predictors):
         progress(done, len(predictors), name)
         code = plugins.code_fingerprint(name)
         found = None if refit else _stored(root, subject, sources, name, seed, code)
         if found is None:
-            prediction = predict.cross_fit(name, folds, sources.test.table, seed=seed, time_limit_s=time_limit_s)
+            prediction = predict.cross_fit(
+                name,
+                folds,
+                sources.test.table,
+                seed=seed,
+                time_limit_s=time_limit_s,
+                memory_limit_bytes=memory_limit_bytes,
+                roots=[root],
+            )
             found = _judged(subject, sources, prediction, seed, code)
         scored.append(found)
     progress(len(predictors), len(predictors), "")
@@ -104,6 +117,8 @@ def evaluate_each(
             done(subject)
     if refused and not scored:
         raise refused[0]
+    if any(one.isolated is False for one in scored):
+        print(f"tilearena: {NOTICE}", file=sys.stderr)
     return scored, refused
 
 
@@ -118,7 +133,8 @@ def _judged(subject: Subject, sources: Sources, prediction: Prediction, seed: in
         reason=prediction.reason,
         seed=seed,
     )
-    return Scored(result, prediction.picks, sources.fingerprints, seed, code, sources.test.header.origin)
+    origin = sources.test.header.origin
+    return Scored(result, prediction.picks, sources.fingerprints, seed, code, origin, prediction.isolated)
 
 
 def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int, code: str | None) -> Scored | None:
@@ -129,4 +145,4 @@ def _stored(root: Path, subject: Subject, sources: Sources, name: str, seed: int
         return None
     result, picks = found
     judged = rescore(result, picks, sources)
-    return Scored(judged, picks, sources.fingerprints, seed, code, sources.test.header.origin)
+    return Scored(judged, picks, sources.fingerprints, seed, code, sources.test.header.origin, result.isolated)

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from tilearena import abi, space
+from tilearena import abi, feasible
 from tilearena.abi import pointer
 from tilearena.build import Library
 from tilearena.dataset import Candidate, Ints
@@ -199,20 +199,20 @@ class GpuRunner:
         if candidate in self._unbuilt:
             return self._unbuilt[candidate]
         template = self.candidates[candidate].template
-        if template is not None and (reason := space.rejection(problem, template, self.device)):
+        if template is not None and (reason := feasible.rejection(problem, template, self.device)):
             return Failure(Status.INFEASIBLE, reason)
         if problem.operand_bytes > self._operand_bytes or problem.output_bytes > self._output_bytes:
-            needed = space.memory_needed(problem)
+            needed = feasible.memory_needed(problem)
             return Failure(Status.INFEASIBLE, f"needs {needed} bytes of device memory beside the other problems")
         return None
 
 
 def _room(problems: Sequence[Problem], memory_bytes: int) -> tuple[int, int]:
     """Bytes of operands and of outputs to set aside: of the largest problems that fit together, largest out first."""
-    left = sorted(problems, key=space.memory_needed)
+    left = sorted(problems, key=feasible.memory_needed)
     while left:
         operands, outputs = max(p.operand_bytes for p in left), max(p.output_bytes for p in left)
-        if 2 * (operands + outputs) + space.POOL_BYTES <= memory_bytes:
+        if 2 * (operands + outputs) + feasible.POOL_BYTES <= memory_bytes:
             return operands, outputs
         left.pop()
     return 0, 0

@@ -1,27 +1,33 @@
 """Recordings + picks -> Score: the one way to a score, for fresh predictions and for the referee alike."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tilearena import dataset
 from tilearena.dataset import Floats, Header, Ints, Recording
 from tilearena.errors import RecordingError
 from tilearena.manifest import Fingerprints
-from tilearena.root import find_path, read_in_place
+from tilearena.root import find_path, read_in_place, recorded_devices
 from tilearena.score import Key, Score, score
 from tilearena.space import Space
 from tilearena.spec import Workload, load_space, load_workload, space_names, workload_names
-from tilearena.splits import groups_for, train_spec_for
+from tilearena.splits import Fold, groups_for, plan, selected, train_spec_for
 from tilearena.vendor import CUBLASLT
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The recordings of one result: what is tested, what trains (the same for ``random``), and the repeat if any."""
+    """The recordings of one result: what is tested, what trains, and the repeat if any.
+
+    Most splits train in the tested recording. ``others`` train too: those of further devices, for the split ``device``.
+    """
 
     test: Recording
     train: Recording
     repeat: Recording | None
+    others: tuple[Recording, ...] = ()
 
     @classmethod
     def open(cls, root: Path, key: Key) -> "Sources":
@@ -36,14 +42,32 @@ class Sources:
         def at(spec: str, repeat: bool = False) -> Path:
             return find_path(root, key.device, spec, key.space, key.dtype, key.protocol, key.op, repeat)
 
+        train_spec = train_spec_for(key.split, key.spec, key.train_spec)
         test = read_in_place(root, at(key.spec))
-        train_spec = train_spec_for(key.split, key.spec)
-        train = test if train_spec == key.spec else read_in_place(root, at(train_spec))
+        others: tuple[Recording, ...] = ()
+        if key.split == "device":
+            train, *rest = _other_devices(root, key, test.header)
+            others = tuple(rest)
+        else:
+            train = test if train_spec == key.spec else read_in_place(root, at(train_spec))
         path = at(key.spec, repeat=True)
         repeat = read_in_place(root, path, repeat=True) if path.exists() else None
         if repeat is not None:
             require_same_kernels(path, test.header, repeat.header)
-        return cls(test, train, repeat)
+        return cls(test, train, repeat, others)
+
+    def __iter__(self) -> Iterator[Recording]:
+        """All of them; one that both trains and is tested comes twice."""
+        yield from (self.test, self.train, *self.others, *([self.repeat] if self.repeat else []))
+
+    def folds(self, key: Key, seed: int) -> list[Fold]:
+        """The fits of ``key``'s split, see `tilearena.splits.plan`; their rows are of the whole tested table."""
+        train = replace(self.train.table, others=tuple(other.table for other in self.others))
+        return plan(key.split, key.spec, self.test.table, train, train_spec=key.train_spec, seed=seed)
+
+    def tested(self, key: Key) -> Ints:
+        """Rows of the tested table that ``key``'s split selects: the picks of all others are -1."""
+        return selected(key.split, key.spec, self.test.table.problems)
 
     def require(self, workload: Workload | None = None, space: Space | None = None) -> None:
         """Refuse recordings of something else than their names mean now.
@@ -53,7 +77,7 @@ class Sources:
         Raises:
             RecordingError: the content of a workload or of the space is not what was recorded.
         """
-        headers = [recording.header for recording in (self.test, self.train, self.repeat) if recording]
+        headers = [recording.header for recording in self]
         workloads = {self.test.header.spec: workload or _shipped_workload(self.test.header.spec)}
         space = space or _shipped_space(self.test.header.space)
         for header in headers:
@@ -68,14 +92,39 @@ class Sources:
         Raises:
             RecordingError: one is imported.
         """
-        for recording in (self.test, self.train, self.repeat):
-            if recording and recording.header.origin != "measured":
+        for recording in self:
+            if recording.header.origin != "measured":
                 raise RecordingError(not_ranked(recording.header))
 
     @property
     def fingerprints(self) -> Fingerprints:
         """What a result computed from these must claim."""
-        return Fingerprints.of(self.test, self.train, self.repeat)
+        return Fingerprints.of(self.test, self.train, self.repeat, self.others)
+
+
+def _other_devices(root: Path, key: Key, tested: Header) -> list[Recording]:
+    """The recordings of other devices of the tested one's product, the nearest number of SMs first, the larger of two.
+
+    A partition of SMs is a device of its own; a single card with a slug of its own (``nvidia-h200.173025``) is none.
+
+    Raises:
+        RecordingError: there is none, or one is damaged.
+    """
+    found = []
+    for slug in recorded_devices(root):
+        path = find_path(root, slug, key.spec, key.space, key.dtype, key.protocol, key.op)
+        if "." in slug or slug == key.device.split(".")[0] or not path.is_file():
+            continue
+        header = dataset.read_header(path)[0]
+        if header.device.product == tested.device.product:
+            found.append((header.device.sm_count, slug, path))
+    if not found:
+        raise RecordingError(
+            f"split 'device' trains on {key.spec} ({key.dtype}, {key.protocol}) of other devices of the product "
+            f"{tested.device.product}, and none is recorded below {root}; measure a partition of its SMs (--sms)"
+        )
+    found.sort(key=lambda one: (abs(one[0] - tested.device.sm_count), -one[0], one[1]))
+    return [read_in_place(root, path) for _, _, path in found]
 
 
 def not_ranked(header: Header) -> str:
@@ -153,18 +202,23 @@ def judge(
     seed: int,
     intervals: bool = True,
 ) -> Score:
-    """The score of ``picks`` [P, R] by the recordings of ``key``; the others as in `tilearena.score.score`."""
-    table = sources.test.table
+    """The score of ``picks`` [P, R] by the recordings of ``key``; the others as in `tilearena.score.score`.
+
+    ``picks`` and ``constant_picks`` have a row for each problem of the tested recording; only the split's count.
+    """
+    rows = sources.tested(key)
+    table = sources.test.table.take(rows)
+    vendor_ns = cublaslt_ns(sources.test)
     return score(
         table,
-        picks,
+        picks[rows],
         key=key,
         groups=groups_for(key.spec, table.problems),
         repeat=sources.repeat.table if sources.repeat else None,
         noise_floor=sources.test.header.noise_floor,
         predict_us=predict_us,
-        constant_picks=constant_picks,
-        vendor_ns=cublaslt_ns(sources.test),
+        constant_picks=constant_picks[rows],
+        vendor_ns=None if vendor_ns is None else vendor_ns[rows],
         reason=reason,
         seed=seed,
         intervals=intervals,

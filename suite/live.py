@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tilearena import build, space
+from tilearena import build, feasible
 from tilearena.baselines.cublaslt import NAME as TORCH
 from tilearena.baselines.cublaslt import TorchIntMm
 from tilearena.device import visible_devices
@@ -79,7 +79,7 @@ def open_runner(
         BuildError: nothing can be compiled. NoGpuError, MeasureError: the GPU cannot be opened.
         NoGpuError: the dtype has no instruction on this arch.
     """
-    if space.support(dtype, bit_op, device.arch) == "unsupported":
+    if feasible.support(dtype, bit_op, device.arch) == "unsupported":
         raise NoGpuError(f"{dtype} ({bit_op}) has no kernels for sm_{device.arch}; leave it out with --dtype")
     templates = space_.templates(dtype, bit_op)
     path, library = build.build(library_name(space_, dtype), templates, device.arch, progress=progress)
@@ -87,7 +87,7 @@ def open_runner(
         path,
         library,
         templates,
-        space_.default_index,
+        space_.default_index(dtype),
         device,
         problems,
         seed=seed,

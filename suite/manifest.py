@@ -1,16 +1,20 @@
 """What the JSON of a submission may say: typed, bounded, and without unknown keys, since it comes from strangers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, Field, StrictFloat, StrictInt, StringConstraints, model_validator
+from pydantic import AwareDatetime, Field, StrictBool, StrictFloat, StrictInt, StringConstraints, model_validator
 
 from tilearena.dataset import Recording
 from tilearena.records import SLUG, Record
 from tilearena.score import Key
+from tilearena.splits import MODELS_TRAIN_SPEC
 
 SCHEMA_VERSION: Literal[2] = 2
 MAX_RESULTS = 64
 MAX_TEXT = 500
+#: Other devices of one product that a result may train on.
+MAX_DEVICES = 64
 #: The seed of what is submitted: who could choose it would submit the luckiest of many folds and intervals.
 SEED = 0
 
@@ -37,16 +41,20 @@ class Names(Record):
 
 
 class Fingerprints(Record):
-    """What a result was computed from. ``train`` equals ``test`` where a split trains in the tested recording."""
+    """What a result was computed from. ``train`` equals ``test`` where a split trains in the tested recording.
+
+    ``others`` are the further recordings that train, by device; only the split ``device`` has some.
+    """
 
     test: Hash
     train: Hash
     repeat: Hash | None
     spec: Hash
     space: Hash
+    others: Annotated[dict[Slug, Hash], Field(default_factory=dict, max_length=MAX_DEVICES)]
 
     @classmethod
-    def of(cls, test: Recording, train: Recording, repeat: Recording | None) -> Self:
+    def of(cls, test: Recording, train: Recording, repeat: Recording | None, others: Sequence[Recording] = ()) -> Self:
         """The fingerprints of these recordings and of the tested spec and space."""
         return cls(
             test=test.header.fingerprint,
@@ -54,6 +62,7 @@ class Fingerprints(Record):
             repeat=repeat.header.fingerprint if repeat else None,
             spec=test.header.spec_fingerprint,
             space=test.header.space_fingerprint,
+            others={other.header.device.slug: other.header.fingerprint for other in others},
         )
 
 
@@ -61,6 +70,8 @@ class Result(Record):
     """The claims about one key; ``figures`` has the counts and figures of ``Score.flat``, null where unknown.
 
     ``code_fingerprint`` is of the predictor's source (`tilearena.plugins.code_fingerprint`), null where there is none.
+    ``isolated`` says whether the recordings were out of the predictor's reach (`tilearena.out_of_reach`) while it was
+    fitted and ranked, null where that is unknown.
     """
 
     key: Key
@@ -71,6 +82,7 @@ class Result(Record):
     status: Literal["ok", "failed"]
     reason: Text
     figures: Annotated[dict[Slug, Number | None], Field(max_length=200)]
+    isolated: StrictBool | None = None
 
     @model_validator(mode="after")
     def _safe_names(self) -> Self:
@@ -79,10 +91,12 @@ class Result(Record):
 
     @property
     def label(self) -> str:
-        """``dtype/protocol/split``, with op and space where they are not the usual ones."""
+        """``dtype/protocol/split``, with op, space and training spec where they are not the usual ones."""
+        key = self.key
         usual = {"op": "gemm", "space": "paper9"}
-        rest = [getattr(self.key, name) for name, value in usual.items() if getattr(self.key, name) != value]
-        return "/".join([*rest, self.key.dtype, self.key.protocol, self.key.split])
+        rest = [getattr(key, name) for name, value in usual.items() if getattr(key, name) != value]
+        trained = [key.train_spec] if key.split == "models" and key.train_spec != MODELS_TRAIN_SPEC else []
+        return "/".join([*rest, key.dtype, key.protocol, key.split, *trained])
 
 
 class Manifest(Record):

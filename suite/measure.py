@@ -11,6 +11,7 @@ from tilearena.anchors import anchor_problems
 from tilearena.crew import Crew, Measured
 from tilearena.dataset import Header, Recording
 from tilearena.errors import Interrupted, MeasureError, RecordingError, TilearenaError
+from tilearena.feasible import support
 from tilearena.hands import Hand, Order
 from tilearena.interrupts import counted
 from tilearena.noise import noise_floor, spread
@@ -18,7 +19,7 @@ from tilearena.parts import Parts
 from tilearena.provenance import Batch
 from tilearena.records import Problem
 from tilearena.records import Protocol as TimingProtocol
-from tilearena.space import Space, support
+from tilearena.space import Space
 from tilearena.spec import Workload
 from tilearena.worker_link import Opening
 
@@ -63,7 +64,7 @@ class Session:
             device=device,
             support=support(first.dtype, first.bit_op, device.arch),
             candidates=hand.candidates,
-            default=self.space.default_index,
+            default=self.space.default_index(first.dtype),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             clock=hand.clock,
             noise_floor=None,

@@ -23,6 +23,16 @@ class Declined(Exception):  # noqa: N818 - it is an answer, not an error
     """Raise it from ``fit`` or ``costs`` to say "not me": the reason is shown, the problems count as failed."""
 
 
+def require_same_templates(name: str, train: Task, task: Task) -> None:
+    """For a predictor that knows only the templates that it was trained on, by their places.
+
+    Raises:
+        Declined: ``task`` lists other templates, or the same in another order.
+    """
+    if task.templates != train.templates:
+        raise Declined(f"{name} ranks only the templates that it was trained on, in the order of their space")
+
+
 @runtime_checkable
 class Predictor(Protocol):
     """Ranks templates. One instance serves one fit; ``name`` and ``version`` identify it on the leaderboard."""

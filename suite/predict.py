@@ -1,17 +1,12 @@
 """Problems + templates -> picks: each fold in a process and a folder of its own, so that no plugin can harm the rest.
 
-What one fold trains on, another tests, so nothing is carried over: no plugin can remember a time that it is judged by.
-A predictor that raises, answers nonsense, crashes or takes too long becomes a failed ``Prediction`` with a reason; it
-is never dropped.
+What one fold trains on, another tests, so nothing is carried over: no plugin can remember a time that it is judged by,
+nor read one in the recordings (`tilearena.out_of_reach`). A predictor that raises, answers nonsense, crashes, or takes
+too much time or memory becomes a failed ``Prediction`` with a reason; it is never dropped.
 """
 
-import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 import zipfile
@@ -23,26 +18,20 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tilearena import out_of_reach
+from tilearena.child import run_child
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
 from tilearena.plugins import PRIVILEGED, find
-from tilearena.predict_child import Answer, Job, checked, write_job
+from tilearena.predict_child import Answer, Job, Limits, checked, write_job
 from tilearena.records import SLUG
 from tilearena.score import N_PICKS, constant_pick, rank
 
-#: One thread, no GPU: ``predict_us`` is a figure of one core, and the GPU may be busy measuring.
-CHILD_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-    "NPROC": "1",
-    "JAX_PLATFORMS": "cpu",
-    "CUDA_VISIBLE_DEVICES": "",
-}
 UNKNOWN_VERSION = "unknown"
 #: Costs of 200,000 problems and 100 templates are 160 MB.
 MAX_ANSWER_BYTES = 1 << 28
+#: JAX with the training part of 10,000 problems takes a tenth of it.
+MEMORY_LIMIT_BYTES = 4 << 30
 
 
 class Fold(Protocol):
@@ -63,7 +52,7 @@ class Prediction:
 
     ``picks`` is int64 [P, min(8, T)], best first, -1 where there is none; ``constant_picks`` is int64 [P], the best
     single template of the training part that served each problem; ``predict_us`` is the time per problem, the median
-    over folds.
+    over folds. ``isolated``: the recordings were out of its reach.
     """
 
     name: str
@@ -73,14 +62,23 @@ class Prediction:
     picks: Ints
     constant_picks: Ints
     predict_us: float | None
+    isolated: bool
 
 
 def cross_fit(
-    name: str, folds: Sequence[Fold], table: Table, *, seed: int = 0, time_limit_s: float = 300.0
+    name: str,
+    folds: Sequence[Fold],
+    table: Table,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
+    roots: Sequence[Path] = (),
 ) -> Prediction:
     """Fit on each fold's training part and rank its test rows; rows of ``table`` in no fold keep -1.
 
-    The first fold that fails or is declined fails the whole; ``time_limit_s`` is for all folds together.
+    The first fold that fails or is declined fails the whole; ``time_limit_s`` is for all folds together,
+    ``memory_limit_bytes`` for each process. What is recorded below ``roots`` and in the checkout is kept out of reach.
 
     Raises:
         PredictorError: no predictor of that name is installed.
@@ -94,13 +92,21 @@ def cross_fit(
     constant_picks = np.full(len(table.problems), -1, dtype=np.int64)
     for fold, test in zip(folds, rows, strict=True):
         constant_picks[test] = constant_pick(fold.train)
-    return _predict(jobs, rows, constant_picks, time_limit_s)
+    return _predict(jobs, rows, constant_picks, time_limit_s, _limits(memory_limit_bytes, roots))
 
 
 def fit_predict(
-    name: str, train: Table, problems: Ints, task: Task, *, seed: int = 0, time_limit_s: float = 300.0
+    name: str,
+    train: Table,
+    problems: Ints,
+    task: Task,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
+    roots: Sequence[Path] = (),
 ) -> Prediction:
-    """Fit on one table and rank other problems (int64 [P, 3]), perhaps of another device.
+    """Fit on one table and rank other problems (int64 [P, 3]), perhaps of another device; the rest as in `cross_fit`.
 
     Raises:
         PredictorError: no predictor of that name is installed, or the two tasks list different templates.
@@ -112,7 +118,11 @@ def fit_predict(
         )
     job = Job(name, seed, _is_privileged(name), train, problems, task)
     constant_picks = np.full(len(problems), constant_pick(train), dtype=np.int64)
-    return _predict([job], [np.arange(len(problems))], constant_picks, time_limit_s)
+    return _predict([job], [np.arange(len(problems))], constant_picks, time_limit_s, _limits(memory_limit_bytes, roots))
+
+
+def _limits(memory_bytes: int, roots: Sequence[Path]) -> Limits:
+    return Limits(memory_bytes=memory_bytes, out_of_reach=out_of_reach.places(*roots))
 
 
 def _is_privileged(name: str) -> bool:
@@ -121,62 +131,46 @@ def _is_privileged(name: str) -> bool:
 
 
 def _predict(
-    jobs: Sequence[Job], rows: Sequence[npt.NDArray[np.integer[Any]]], constant_picks: Ints, time_limit_s: float
+    jobs: Sequence[Job],
+    rows: Sequence[npt.NDArray[np.integer[Any]]],
+    constant_picks: Ints,
+    time_limit_s: float,
+    limits: Limits,
 ) -> Prediction:
     """One job after the other, since two at a time would disturb ``predict_us``."""
+    isolated = out_of_reach.version() > 0
     name, version, times_us = jobs[0].name, UNKNOWN_VERSION, []
     picks = np.full((len(constant_picks), min(N_PICKS, len(jobs[0].task.templates))), -1, dtype=np.int64)
     deadline_s = time.monotonic() + time_limit_s
     for job, test in zip(jobs, rows, strict=True):
-        own_version, answer, costs = _ask(job, deadline_s, time_limit_s)
+        own_version, answer, costs = _ask(job, deadline_s, time_limit_s, limits)
         version = own_version if version == UNKNOWN_VERSION else version
         if costs is None:
             picks[:] = -1
-            return Prediction(name, version, answer.status, answer.reason, picks, constant_picks, None)
+            return Prediction(name, version, answer.status, answer.reason, picks, constant_picks, None, isolated)
         times_us.append(answer.predict_us)
         finite = np.isfinite(costs).all(axis=1)
         picks[test[finite]] = rank(costs[finite])[:, :N_PICKS]
-    return Prediction(name, version, "ok", "", picks, constant_picks, float(np.median(times_us)))
+    return Prediction(name, version, "ok", "", picks, constant_picks, float(np.median(times_us)), isolated)
 
 
-def _ask(job: Job, deadline_s: float, time_limit_s: float) -> tuple[str, Answer, Floats | None]:
+def _ask(job: Job, deadline_s: float, time_limit_s: float, limits: Limits) -> tuple[str, Answer, Floats | None]:
     """Version, answer, and the costs [P, T] of an answer that is ``ok``; the folder is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="tilearena-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        write_job(folder, job)
-        problem = _run_child(folder, job.name, deadline_s, time_limit_s)
+        write_job(folder, job, limits)
+        problem = run_child(
+            "tilearena.predict_child",
+            folder,
+            job.name,
+            deadline_s=deadline_s,
+            time_limit_s=time_limit_s,
+            limits=limits,
+        )
         version = _read_version(folder)
         if problem is not None:
             return version, Answer(status="failed", reason=problem), None
         return version, *_read_answer(folder, job)
-
-
-def _run_child(folder: Path, name: str, deadline_s: float, time_limit_s: float) -> str | None:
-    """Run the child in a session of its own; returns a sentence if it ended badly."""
-    environment = {k: v for k, v in os.environ.items() if k != "TILEARENA_ROOT"} | CHILD_ENVIRONMENT
-    environment["TMPDIR"] = str(folder)
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "tilearena.predict_child", str(folder)],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.PIPE,  # it closes when this process ends, however it does, and then the child ends too
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as child:
-        try:
-            code = child.wait(max(deadline_s - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            return f"predictor {name!r} took longer than {time_limit_s:g} s and was stopped"
-        finally:
-            # whatever the plugin started ends with it, also on Ctrl-C
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-    if code < 0:
-        return f"predictor {name!r} was killed by {signal.Signals(-code).name}"
-    if not (folder / "answer.json").is_file():
-        return f"predictor {name!r} ended its process without an answer (exit code {code})"
-    return None
 
 
 def _read_version(folder: Path) -> str:

@@ -1,7 +1,8 @@
 """The other side of ``tilearena.predict``: one process that serves one fold and writes down what was answered.
 
 Parent and child talk through files of a private folder (JSON and npz, no pickle), so that nothing that a plugin prints
-can disturb them. The child gets one training table and the problems to rank, never the times of those problems.
+can disturb them. The child gets the training part and the problems to rank, never the times of those problems. Before
+any code of a plugin runs, the process gives up the reach of the recordings and memory beyond its limit.
 """
 
 import json
@@ -11,15 +12,16 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
 
 from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError, TilearenaError, one_line
+from tilearena.out_of_reach import deny
 from tilearena.plugins import Declined, load
 
 #: A batch is ranked once to warm up, then timed this often, or until this much time is spent.
@@ -42,14 +44,27 @@ class Job:
     task: Task
 
 
+class Limits(BaseModel):
+    """What a plugin may take: memory of its own for each process, and all files but those below ``out_of_reach``."""
+
+    memory_bytes: int
+    out_of_reach: tuple[Path, ...] = ()
+
+    @property
+    def memory(self) -> str:
+        """The limit of memory in words."""
+        return f"its limit of {self.memory_bytes / (1 << 30):g} GiB"
+
+
 class _Header(BaseModel):
-    """The part of a job that is not arrays."""
+    """The part of a job that is not arrays; ``train_tasks`` are of the training table and of its others."""
 
     name: str
     seed: int
     privileged: bool
-    train_task: Task
+    train_tasks: tuple[Task, ...]
     task: Task
+    limits: Limits
 
 
 class Answer(BaseModel):
@@ -60,14 +75,25 @@ class Answer(BaseModel):
     predict_us: Annotated[FiniteFloat, Field(ge=0)] = 0.0
 
 
-def write_job(folder: Path, job: Job) -> None:
+def write_job(folder: Path, job: Job, limits: Limits) -> None:
     """Store a job as ``job.json`` and ``job.npz``."""
-    header = _Header(name=job.name, seed=job.seed, privileged=job.privileged, train_task=job.train.task, task=job.task)
+    tables = job.train.tables
+    header = _Header(
+        name=job.name,
+        seed=job.seed,
+        privileged=job.privileged,
+        train_tasks=tuple(table.task for table in tables),
+        task=job.task,
+        limits=limits,
+    )
     (folder / "job.json").write_text(header.model_dump_json())
-    np.savez(folder / "job.npz", train=job.train.problems, time_ns=job.train.time_ns, problems=job.problems)
+    arrays: dict[str, Any] = {"problems": job.problems}
+    for i, table in enumerate(tables):
+        arrays |= {f"train_{i}": table.problems, f"time_ns_{i}": table.time_ns}
+    np.savez(folder / "job.npz", **arrays)
 
 
-def take_job(folder: Path) -> Job:
+def take_job(folder: Path) -> tuple[Job, Limits]:
     """Load a job and remove its files; its arrays are read-only, so that a plugin cannot change them."""
     header = _Header.model_validate_json((folder / "job.json").read_text())
     with np.load(folder / "job.npz", allow_pickle=False) as stored:
@@ -76,8 +102,30 @@ def take_job(folder: Path) -> Job:
         array.flags.writeable = False
     for name in ("job.json", "job.npz"):
         (folder / name).unlink()
-    train = Table(header.train_task, arrays["train"], arrays["time_ns"])
-    return Job(header.name, header.seed, header.privileged, train, arrays["problems"], header.task)
+    tables = [Table(t, arrays[f"train_{i}"], arrays[f"time_ns_{i}"]) for i, t in enumerate(header.train_tasks)]
+    train = replace(tables[0], others=tuple(tables[1:]))
+    job = Job(header.name, header.seed, header.privileged, train, arrays["problems"], header.task)
+    return job, header.limits
+
+
+def restrict(limits: Limits) -> None:
+    """Hold this process to ``limits`` for good.
+
+    Of memory, private pages that can be written count: neither files and libraries that are mapped nor addresses that
+    are merely reserved, of which JAX has several times as much.
+
+    Raises:
+        PredictorError: the system refuses, so that nothing of a plugin may run.
+    """
+    import resource  # there is none on Windows, where this module must be importable
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = limits.memory_bytes if hard == resource.RLIM_INFINITY else min(limits.memory_bytes, hard)
+    try:
+        deny(limits.out_of_reach)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    except OSError as error:
+        raise PredictorError(f"the process of a predictor cannot be restricted ({error}); nothing was run") from None
 
 
 def checked(name: str, answer: object, shape: tuple[int, int]) -> Floats:
@@ -119,18 +167,22 @@ def fit_and_rank(job: Job) -> tuple[Floats, float]:
     return costs, float(np.median(times_us))
 
 
-def run(job: Job, folder: Path) -> Answer:
+def run(job: Job, limits: Limits, folder: Path) -> Answer:
     """Run a job; costs go to ``costs.npz``, every failure becomes a sentence."""
     try:
+        restrict(limits)
         (folder / "version.json").write_text(json.dumps(load(job.name).version))
         costs, batch_us = fit_and_rank(job)
+        np.savez(folder / "costs.npz", costs=costs)
     except Declined as declined:
         return Answer(status="declined", reason=f"{job.name!r} declined: {_one_line(declined)}")
     except TilearenaError as error:
         return Answer(status="failed", reason=str(error))
+    except MemoryError as error:
+        reason = f"predictor {job.name!r} needed more memory than {limits.memory}: {describe(error)}"
+        return Answer(status="failed", reason=reason)
     except BaseException as error:  # a plugin may even raise SystemExit
-        return Answer(status="failed", reason=f"predictor {job.name!r} raised {_describe(error)}")
-    np.savez(folder / "costs.npz", costs=costs)
+        return Answer(status="failed", reason=f"predictor {job.name!r} raised {describe(error)}")
     return Answer(status="ok", predict_us=batch_us / max(len(job.problems), 1))
 
 
@@ -141,7 +193,7 @@ def _one_line(error: BaseException) -> str:
         return "its message cannot be shown"
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """``ValueError in fit (mine.py, line 12): message``, the place being the innermost frame."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {frames[-1].name} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
@@ -149,7 +201,7 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}{place}" + (f": {message}" if message else "")
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process and all that it started when the pipe on standard input closes, as it does with the parent."""
     pipe = os.dup(0)
     with open(os.devnull) as nothing:
@@ -164,8 +216,8 @@ def _end_with_parent() -> None:
 
 def main(folder: Path) -> None:
     """Run the job of a folder and leave at once: threads that a plugin left behind must not keep the process alive."""
-    _end_with_parent()
-    answer = run(take_job(folder), folder)
+    end_with_parent()
+    answer = run(*take_job(folder), folder)
     scratch = folder / "answer.scratch"
     scratch.write_text(answer.model_dump_json())
     scratch.replace(folder / "answer.json")

@@ -1,7 +1,8 @@
 """One problem, several candidates: who takes how many samples, in which order.
 
 The screen gives every template a few samples. Those that may still be the fastest, or tie with it, are the contenders:
-their smallest screen sample is at most ``1 + contender_margin`` times the smallest screen median. The final gives each
+their smallest screen sample is at most ``1 + contender_margin`` times the smallest screen median, and no more of them
+than ``max_contenders``, if that is given, have a smaller screen median. The final gives each
 contender ``rounds`` fresh samples, and these alone make up its time, so that no lucky sample of the screen decides (no
 winner's curse). The default template, its control and the vendor's kernels take part in the last ``reference_rounds``
 rounds of the final in any case, and a contender without a rival in these alone. Should the contenders all turn out
@@ -95,7 +96,9 @@ class Race:
         screened = {i: samples for i, samples in self._screen.items() if i not in self._failures}
         shortest = min((median(samples) for samples in screened.values()), default=0)
         limit = (1 + self._protocol.contender_margin) * shortest
-        return [i for i, samples in screened.items() if min(samples) <= limit]
+        close = [i for i, samples in screened.items() if min(samples) <= limit]
+        fastest = sorted(close, key=lambda i: median(screened[i]))[: self._protocol.max_contenders]
+        return sorted(fastest)
 
     def _turns_of_final(self) -> Ints:
         """Of the contenders, and in the last rounds of the default, its control and the vendor's kernels, too."""

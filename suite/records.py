@@ -18,6 +18,11 @@ ProtocolName = Literal["cold", "hot"]
 Support = Literal["native", "emulated", "unsupported"]
 #: Where the rows of a recording come from: measured by tilearena, or imported from a file of another tool.
 Origin = Literal["measured", "cutlass_profiler", "labels"]
+#: cutlass2 is ``device::Gemm`` on ``mma.sync``; cutlass3 the collective builder's kernels on TMA and ``wgmma``.
+Generator = Literal["cutlass2", "cutlass3"]
+#: Of the warps of a threadblock. multistage: all load (``cp.async``) and multiply. In the others one warp group loads
+#: (TMA), and one multiplies, two take turns on tiles (pingpong), or two share each tile (cooperative).
+Schedule = Literal["multistage", "warp_specialized", "pingpong", "cooperative"]
 MAX_EXTENT = 1 << 20
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Positive = Annotated[int, Field(ge=1, lt=1 << 63)]
@@ -84,9 +89,15 @@ class Problem(Record):
 
 
 class Template(Record):
-    """One CUTLASS 2.x ``device::Gemm`` instantiation on ``mma.sync``; shapes are (M, N, K) in elements."""
+    """One CUTLASS instantiation; shapes are (M, N, K) in elements, clusters (M, N) in threadblocks, all in terms of D.
 
-    generator: Literal["cutlass2"] = "cutlass2"
+    ``warp`` is the tile of what multiplies on its own: a warp, or (cutlass3) a warp group. ``swapped`` computes the
+    transpose of D, so that N takes the 64 rows of a ``wgmma`` and M its columns. ``split_k`` threadblocks share the K
+    of one tile of D, one after the other or, ``adding``, by sums in memory that is cleared first; with ``stream_k`` the
+    scheduler shares out tiles so that all SMs have as much to do.
+    """
+
+    generator: Generator = "cutlass2"
     dtype: Dtype
     bit_op: BitOp | None = None
     label: str
@@ -94,17 +105,35 @@ class Template(Record):
     warp: tuple[int, int, int]
     instruction: tuple[int, int, int]
     stages: Annotated[int, Field(ge=2, le=12)]
+    split_k: Annotated[int, Field(ge=1, le=64)] = 1
+    swizzle: Annotated[int, Field(ge=1, le=8)] = 1
+    cluster: tuple[int, int] = (1, 1)
+    schedule: Schedule = "multistage"
+    stream_k: bool = False
+    swapped: bool = False
+    adding: bool = False
 
     @property
     def id(self) -> str:
         """Readable and stable, e.g. ``s8_128x256x64_w64x64x64_i16x8x32_st3``."""
         kind = self.dtype if self.bit_op is None else f"{self.dtype}{self.bit_op}"
         tb, warp, inst = ("x".join(map(str, shape)) for shape in (self.threadblock, self.warp, self.instruction))
-        return f"{kind}_{tb}_w{warp}_i{inst}_st{self.stages}"
+        if self.generator == "cutlass2":
+            kernel = f"{kind}_{tb}_w{warp}_i{inst}_st{self.stages}" + (f"_z{self.swizzle}" if self.swizzle > 1 else "")
+        else:
+            cluster = "x".join(map(str, self.cluster))
+            kernel = f"{kind}_{tb}_c{cluster}_{self.schedule}_st{self.stages}" + ("_swapped" if self.swapped else "")
+        return (
+            kernel
+            + ("_streamk" if self.stream_k else "")
+            + (f"_k{self.split_k}{'a' if self.adding else ''}" if self.split_k > 1 else "")
+        )
 
     @property
     def warps(self) -> int:
-        """Warps of one threadblock."""
+        """Warps of one threadblock, those that load included."""
+        if self.generator == "cutlass3":
+            return 8 if self.schedule == "warp_specialized" else 12
         return (self.threadblock[0] // self.warp[0]) * (self.threadblock[1] // self.warp[1])
 
     @property
@@ -154,7 +183,8 @@ class Protocol(Record):
 
     Every template gets ``screen_rounds`` samples; those that may still win or tie, the contenders, then get ``rounds``
     fresh ones, see `tilearena.race`. The default template, its control and the vendor's kernels get at least
-    ``reference_rounds`` of these. Without a screen all candidates are contenders.
+    ``reference_rounds`` of these. Without a screen all candidates are contenders. Of a large space at most
+    ``max_contenders`` go on.
     """
 
     name: ProtocolName
@@ -162,6 +192,7 @@ class Protocol(Record):
     screen_rounds: Annotated[int, Field(ge=0, le=64)] = 2
     contender_margin: Annotated[FiniteFloat, Field(ge=0)] = 0.10
     reference_rounds: Annotated[int, Field(ge=1, le=64)] = 4
+    max_contenders: Annotated[int, Field(ge=1)] | None = None
     seed: int
     distribution: Literal["uniform-bits", "unknown"] = "uniform-bits"
     l2_multiple: FiniteFloat = 3.0

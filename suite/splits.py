@@ -4,26 +4,31 @@ Draws come from ``PCG64.random_raw``, the one numpy stream that is promised to s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from tilearena.dataset import Ints, Table
 from tilearena.errors import RecordingError, SpecError
+from tilearena.final import LOCKED_SPEC, is_final
 
-Split = Literal["random", "models"]
+Split = Literal["random", "models", "final", "extrapolate", "device"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 N_FOLDS = 5
 NETWORKS = "networks"
 MODELS_TRAIN_SPEC = "lowbit-random"
+#: What ``models`` may train on.
+MODELS_TRAIN_SPECS = (MODELS_TRAIN_SPEC, LOCKED_SPEC)
+#: ``extrapolate`` trains on problems of fewer multiply-adds and tests the others.
+LARGE_MACS = 1 << 30
 #: Bits of one extent in a shape code: extents are at most 2^20, so three of them fit in an int64.
 _EXTENT_BITS = 21
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One fit: what the predictor learns from, and the rows of the tested table that it then ranks."""
+    """One fit: what the predictor learns from, and the rows of the tested recording's table that it then ranks."""
 
     train: Table
     test_rows: Ints
@@ -69,54 +74,115 @@ def models_split(train: Table, test: Table) -> tuple[Ints, Ints]:
     return np.flatnonzero(~shared), np.arange(len(test.problems))
 
 
-def train_spec_for(split: str, spec: str) -> str:
-    """Name of the spec whose recording trains when ``spec`` is tested.
+def selected(split: str, spec: str, problems: Ints) -> Ints:
+    """Rows of ``problems`` [P, 3] of the recording of ``spec`` that ``split`` tests; the others enter no figure."""
+    final = is_final(problems) if spec == LOCKED_SPEC else np.zeros(len(problems), dtype=np.bool_)
+    if split == "final":
+        return np.flatnonzero(final)
+    tested = ~final
+    if split == "extrapolate":
+        tested &= problems.prod(axis=1) >= LARGE_MACS
+    return np.flatnonzero(tested)
+
+
+def train_spec_for(split: str, spec: str, train_spec: str | None = None) -> str:
+    """Name of the spec whose recording trains when ``spec`` is tested; ``train_spec`` is a wish that ``models`` has.
 
     Raises:
-        SpecError: the split is unknown or does not suit the spec.
+        SpecError: the split is unknown or does not suit the specs.
     """
-    if split == "random":
-        return spec
-    if split != "models":
+    if split not in SPLITS:
         raise SpecError(f"no split named {split!r}; choose one of {', '.join(SPLITS)}")
-    if spec != NETWORKS:
-        raise SpecError(f"split 'models' tests the spec {NETWORKS!r}, not {spec!r}; use --split random")
-    return MODELS_TRAIN_SPEC
+    if split == "models":
+        if spec != NETWORKS:
+            raise SpecError(f"split 'models' tests the spec {NETWORKS!r}, not {spec!r}; use --split random")
+        if train_spec not in (None, *MODELS_TRAIN_SPECS):
+            raise SpecError(f"split 'models' trains on {' or '.join(MODELS_TRAIN_SPECS)}, not on {train_spec!r}")
+        return train_spec or MODELS_TRAIN_SPEC
+    if split == "final" and spec != LOCKED_SPEC:
+        raise SpecError(f"split 'final' tests the spec {LOCKED_SPEC!r}, which alone has a locked part, not {spec!r}")
+    return spec
 
 
-def plan(split: str, spec: str, table: Table, train_table: Table | None = None, *, seed: int = 0) -> list[Fold]:
-    """The fits that rank every problem of ``table`` once.
+def plan(
+    split: str,
+    spec: str,
+    table: Table,
+    train_table: Table | None = None,
+    *,
+    train_spec: str | None = None,
+    seed: int = 0,
+) -> list[Fold]:
+    """The fits that rank every problem of ``table`` that is `selected`, once; none trains on a locked problem.
 
     Args:
-        split: ``random`` or ``models``.
+        split: one of `SPLITS`.
         spec: name of the tested spec.
-        table: the tested problems.
-        train_table: times of ``train_spec_for(split, spec)``; only ``models`` reads it.
-        seed: of the assignment to folds; only ``random`` reads it.
+        table: the whole recording of ``spec``; its problems that are not selected are in no fold's ``test_rows``.
+        train_table: for ``models`` the recording of ``train_spec``; for ``device`` that of the first other device, with
+            the further ones in its ``others``. No other split reads it.
+        train_spec: as in `train_spec_for`.
+        seed: of the assignment to folds; only ``random`` and ``device`` read it.
 
     Raises:
-        SpecError: the split does not suit the spec, or too few shapes.
-        RecordingError: the training table is missing, is of another task, or has no shape of its own.
+        SpecError: the split does not suit the specs, or too few shapes.
+        RecordingError: a training table is missing or of another task, or a part of the split is empty.
     """
-    return list(_folds(split, train_spec_for(split, spec), table, train_table, seed))
+    train_spec = train_spec_for(split, spec, train_spec)
+    folds = list(_folds(split, spec, train_spec, table, train_table, seed))
+    for fold in folds:
+        if not len(fold.test_rows) or not all(len(part.problems) for part in fold.train.tables):
+            part = "test" if not len(fold.test_rows) else "train on"
+            raise RecordingError(f"split {split!r} leaves no shape of {train_spec!r} to {part}; record more of it")
+    return folds
 
 
-def _folds(split: str, train_spec: str, table: Table, train_table: Table | None, seed: int) -> Iterator[Fold]:
+def _folds(
+    split: str, spec: str, train_spec: str, table: Table, train_table: Table | None, seed: int
+) -> Iterator[Fold]:
+    rows = selected(split, spec, table.problems)
     if split == "random":
-        for train_rows, test_rows in random_folds(table.problems, seed=seed):
-            yield Fold(table.take(train_rows), test_rows)
-        return
+        for train, test in random_folds(table.problems[rows], seed=seed):
+            yield Fold(table.take(rows[train]), rows[test])
+    elif split == "final":
+        yield Fold(_unlocked(table, spec), rows)
+    elif split == "extrapolate":
+        open_ = _unlocked(table, spec)
+        yield Fold(open_.take(open_.problems.prod(axis=1) < LARGE_MACS), rows)
+    elif split == "models":
+        open_ = _unlocked(_required(split, train_spec, table, train_table), train_spec)
+        yield Fold(open_.take(models_split(open_, table)[0]), rows)
+    else:
+        others = [_unlocked(part, spec) for part in _required(split, train_spec, table, train_table).tables]
+        for _, test in random_folds(table.problems[rows], seed=seed):
+            yield Fold(_without(others, table.problems[rows[test]]), rows[test])
+
+
+def _unlocked(table: Table, spec: str) -> Table:
+    """What may train of the recording of ``spec``."""
+    return replace(table.take(~is_final(table.problems)), others=()) if spec == LOCKED_SPEC else table
+
+
+def _without(tables: list[Table], problems: Ints) -> Table:
+    """One training part of several devices, without the shapes of ``problems`` [P, 3]."""
+    codes = shape_codes(problems)
+    first, *others = (part.take(~np.isin(shape_codes(part.problems), codes)) for part in tables)
+    return replace(first, others=tuple(others))
+
+
+def _required(split: str, train_spec: str, table: Table, train_table: Table | None) -> Table:
+    """The training table, with all its ``others`` of the tested task but for the device."""
     if train_table is None:
-        raise RecordingError(f"split 'models' trains on {train_spec!r}, which is not recorded here; measure it first")
-    if _identity(train_table) != _identity(table):
+        what = "of another device " if split == "device" else ""
+        raise RecordingError(
+            f"split {split!r} trains on a recording {what}of {train_spec!r}, and there is none; measure it first"
+        )
+    if any(_identity(part) != _identity(table) for part in train_table.tables):
         raise RecordingError(
             f"the recording of {train_spec!r} has another op, dtype, protocol or space than the tested one; "
             "train on one that has the same"
         )
-    train_rows, test_rows = models_split(train_table, table)
-    if not len(train_rows):
-        raise RecordingError(f"split 'models' leaves no shape of {train_spec!r} to train on; record more of it")
-    yield Fold(train_table.take(train_rows), test_rows)
+    return train_table
 
 
 def _identity(table: Table) -> tuple[object, ...]:

@@ -38,7 +38,8 @@ class Submission:
 class Scored:
     """One result to submit: a score, the picks [P, R] it was computed from, and their origin.
 
-    ``code_fingerprint`` is of the predictor's source, None where there is none; ``origin`` is the tested recording's.
+    ``code_fingerprint`` is of the predictor's source, None where there is none; ``origin`` is the tested recording's;
+    ``isolated`` as in `tilearena.manifest.Result`.
     """
 
     score: Score
@@ -47,6 +48,7 @@ class Scored:
     seed: int
     code_fingerprint: str | None
     origin: Origin = "measured"
+    isolated: bool | None = None
 
     def result(self) -> Result:
         """What the JSON says of it."""
@@ -61,6 +63,7 @@ class Scored:
             status=flat.pop("status"),
             reason=one_line(flat.pop("reason"))[:MAX_TEXT],
             figures=flat,
+            isolated=self.isolated,
         )
 
 

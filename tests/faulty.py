@@ -7,6 +7,7 @@ from typing import Any
 from tilearena import build, live, toolchain
 from tilearena.build import Library
 from tilearena.gpu_runner import GpuRunner
+from tilearena.kernel_source import table_source
 from tilearena.records import Problem, Template
 
 #: Name -> what the reason of the failed row says; "good" has no fault.
@@ -39,7 +40,7 @@ class Named(Template):
 def compile_library(folder: Path) -> Path:
     """Compile all faulty kernels and the harness for this machine's GPU."""
     table = folder / "table.cu"
-    table.write_text(build.table_source(NAMES))
+    table.write_text(table_source(NAMES))
     library = folder / "faulty.so"
     sources = [table, Path(__file__).with_name("faulty_kernels.cu"), build.kernel_sources() / "harness.cu"]
     code = live.pick_device().arch

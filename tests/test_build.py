@@ -11,6 +11,7 @@ import pytest
 from tilearena import build, toolchain
 from tilearena.build import BuildFailure
 from tilearena.errors import BuildError
+from tilearena.kernel_source import kernels_of, table_source
 from tilearena.spec import load_space
 
 SPACE = load_space("paper9")
@@ -29,7 +30,7 @@ def objects(cache):
 
 
 def test_template_source_instantiates_the_shapes_of_the_template():
-    source = build.template_source(S8[1])
+    source = kernels_of([S8[1]])[0].source
     assert '#include "gemm.cuh"' in source
     name = "ta_launch_s8_128x256x64_w64x64x64_i16x8x32_st3"
     assert f"int {name}(const ta_gemm* gemm, int launches, cudaStream_t stream)" in source
@@ -46,11 +47,11 @@ def test_template_source_instantiates_the_shapes_of_the_template():
     ],
 )
 def test_template_source_has_the_element_and_operator_of_the_dtype(dtype, bit_op, element, operator):
-    assert f"Gemm<{element}, cutlass::arch::{operator}, " in build.template_source(SPACE.templates(dtype, bit_op)[0])
+    assert f"Gemm<{element}, cutlass::arch::{operator}, " in kernels_of(SPACE.templates(dtype, bit_op)[:1])[0].source
 
 
 def test_table_source_lists_the_launchers_in_order():
-    source = build.table_source(["b", "a"])
+    source = table_source(["b", "a"])
     assert re.findall(r'\{"(\w+)", (\w+)\}', source) == [("b", "ta_launch_b"), ("a", "ta_launch_a")]
     assert "const int ta_entry_count = 2;" in source
 

@@ -9,9 +9,9 @@ from fake_library import COLD, HOT, PROBLEM, TEMPLATES, FakeLibrary, entry_of
 from tilearena.build import BuildFailure
 from tilearena.dataset import Candidate
 from tilearena.errors import MeasureError, NoGpuError
+from tilearena.feasible import memory_needed
 from tilearena.race import measure_problem
 from tilearena.records import Problem, Status
-from tilearena.space import memory_needed
 
 
 def test_candidates_are_the_templates_and_the_default_again_as_control(open_runner):

@@ -39,23 +39,52 @@ def test_predict_us_is_the_time_per_problem(install_fake):
 def test_child_gets_training_times_only(install_fake, monkeypatch):
     written = []
 
-    def noting(folder, job):
-        write_job(folder, job)
+    def noting(folder, job, limits):
+        write_job(folder, job, limits)
         assert sorted(os.listdir(folder)) == ["job.json", "job.npz"]
         with np.load(folder / "job.npz") as stored:
             written.append(dict(stored.items()))
 
     monkeypatch.setattr(predict, "write_job", noting)
-    install_fake(PLUGIN.format(body="assert 'TILEARENA_ROOT' not in os.environ\n        return np.zeros((P, T))"))
+    install_fake(PLUGIN.format(body="return np.zeros((P, T))"))
     assert run().reason == ""
     assert len(written) == len(FOLDS) == 5
     for job, fold in zip(written, FOLDS, strict=True):
         tested = TABLE.time_ns[fold.test_rows]
-        assert job.keys() == {"train", "time_ns", "problems"}
+        assert job.keys() == {"train_0", "time_ns_0", "problems"}
         assert (job["problems"] == TABLE.problems[fold.test_rows]).all()
-        assert not set(map(tuple, job["train"].tolist())) & set(map(tuple, job["problems"].tolist()))
-        assert job["time_ns"].shape == (48, 9)
-        assert not np.isin(tested[np.isfinite(tested)], job["time_ns"]).any()
+        assert not set(map(tuple, job["train_0"].tolist())) & set(map(tuple, job["problems"].tolist()))
+        assert job["time_ns_0"].shape == (48, 9)
+        assert not np.isin(tested[np.isfinite(tested)], job["time_ns_0"]).any()
+
+
+def test_child_gets_the_tables_of_further_devices(install_fake):
+    task = TABLE.task
+    devices = [task.device.model_copy(update={"sm_count": count}) for count in (100, 80, 60)]
+    first, second, third = (
+        Table(replace(task, device=device), TABLE.problems[rows], TABLE.time_ns[rows] * (i + 1))
+        for i, (device, rows) in enumerate(zip(devices, (slice(0, 30), slice(5, 25), slice(7, 9)), strict=True))
+    )
+    sums = [[len(t.problems), t.task.device.sm_count, t.time_ns[:, 1].sum()] for t in (first, second, third)]
+    body = f"""
+        tables = self.train.tables
+        assert tables[0] is self.train and not any(t.others for t in tables[1:])
+        assert [[len(t.problems), t.task.device.sm_count, t.time_ns[:, 1].sum()] for t in tables] == {sums}
+        assert not any(t.time_ns.flags.writeable or t.problems.flags.writeable for t in tables)
+        return np.zeros((P, T))"""
+    install_fake(PLUGIN.format(body=body))
+    train = replace(first, others=(second, third))
+    prediction = cross_fit("fake", [Fold(train, np.arange(40, 60))], TABLE)
+    assert prediction.reason == ""
+    assert (prediction.constant_picks[40:] == constant_pick(first)).all()
+
+
+def test_taking_rows_of_a_table_leaves_the_tables_of_further_devices():
+    whole = replace(TABLE, others=(TABLE.take(np.arange(4)),))
+    part = whole.take(np.array([2, 1]))
+    assert part.problems.tolist() == TABLE.problems[[2, 1]].tolist()
+    assert [len(t.problems) for t in part.tables] == [2, 4]
+    assert TABLE.tables == (TABLE,)
 
 
 def test_plugin_that_remembers_other_folds_gains_nothing(install_fake):

@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 import pytest
-from faking import FOLDS, PLUGIN, assert_failed, run
+from faking import FOLDS, PLUGIN, TABLE, assert_failed, run
 
-from tilearena.predict import MAX_ANSWER_BYTES, UNKNOWN_VERSION
+from tilearena.predict import MAX_ANSWER_BYTES, MEMORY_LIMIT_BYTES, UNKNOWN_VERSION, cross_fit
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,32 @@ def test_time_limit_stops_the_plugin_and_what_it_started(install_fake, tmp_path)
     assert time.monotonic() - start < 20
     time.sleep(3)
     assert not marker.exists()
+
+
+def test_memory_limit_stops_the_plugin_with_a_sentence(install_fake):
+    install_fake(PLUGIN.format(body="return np.ones((P, 1 << 20, T)).sum(axis=1)"))  # 12 x 8 MiB x 9
+    prediction = cross_fit("fake", FOLDS, TABLE, memory_limit_bytes=1 << 29)
+    assert prediction.reason.startswith(
+        "predictor 'fake' needed more memory than its limit of 0.5 GiB: MemoryError in "
+    )
+    assert prediction.reason.endswith(
+        "Unable to allocate 864. MiB for an array with shape (12, 1048576, 9) and data type float64"
+    )
+    assert_failed(prediction, prediction.reason)
+    assert cross_fit("fake", FOLDS, TABLE, memory_limit_bytes=1 << 31).reason == ""
+
+
+def test_abort_names_the_memory_limit_as_a_possible_reason(install_fake):
+    install_fake(PLUGIN.format(body="os.abort()"))
+    assert_failed(
+        run(), "predictor 'fake' was killed by SIGABRT; perhaps it needed more memory than its limit of 4 GiB"
+    )
+
+
+@pytest.mark.parametrize("name", ["gbdt", "mlp"])
+def test_own_predictors_need_an_eighth_of_the_default_memory_limit(name):
+    prediction = cross_fit(name, FOLDS[:1], TABLE, memory_limit_bytes=MEMORY_LIMIT_BYTES // 8)
+    assert prediction.status == "ok", prediction.reason
 
 
 def test_time_limit_is_for_all_folds_together(install_fake):

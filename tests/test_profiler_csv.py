@@ -43,7 +43,7 @@ def test_profiler_default_is_that_of_the_space(dtype, bits, k, name):
     operation = f"cutlass_tensorop_i168{inst_k}{name}gemm_{dtype}_128x256_{k}x3_tn_align{128 // bits}"
     sizes = {"cta_k": str(k), "inst_k": str(inst_k), "k": "1024"}
     found = profiled(CELLS | sizes | {"Operation": operation, "A": f"{dtype}:row", "B": f"{dtype}:column"})
-    expected = PAPER9.templates(dtype, "and")[PAPER9.default_index]
+    expected = PAPER9.templates(dtype, "and")[PAPER9.default_index(dtype)]
     assert found.template.model_copy(update={"label": expected.label}) == expected
 
 

@@ -68,9 +68,9 @@ def test_recording_is_of_what_ships(path):
     assert path == path_for(CHECKOUT, header, repeat=".repeat." in path.name)
     assert (header.spec_fingerprint, header.space_fingerprint) == (workload.fingerprint, space.fingerprint)
     assert recording.templates == space.templates(header.dtype, header.bit_op)
-    assert header.default == space.default_index
+    assert header.default == space.default_index(header.dtype)
     repeat = ".repeat." in path.name
-    expected = workload.protocol(header.protocol.name, header.dtype)
+    expected = space.screened(workload.protocol(header.protocol.name, header.dtype))
     # a repeat has other operands and another order of launches
     assert header.protocol == expected.model_copy(update={"seed": expected.seed + repeat})
     problems = [[p.m, p.n, p.k] for p in sampled(workload.problems_for(header.dtype), sample(header, repeat))]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tilearena.space import memory_needed
+from tilearena.feasible import memory_needed
 from tilearena.spec import load_workload, space_names, workload_names
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from tilearena.errors import SpecError
+from tilearena.feasible import rejection, support
 from tilearena.records import Device, Problem
-from tilearena.space import rejection, support
 from tilearena.spec import load_space
 
 BASE = """\
@@ -44,7 +44,7 @@ def test_paper9_order_and_default():
     assert [t.label for t in space.templates("s8")] == [
         f"{tile}/{stages}" for tile in ("large", "medium", "small") for stages in (2, 3, 4)
     ]
-    assert space.templates("s8")[space.default_index].label == "large/3"
+    assert space.templates("s8")[space.default_index("s8")].label == "large/3"
     assert space.fingerprint == "71abf62178ade267"
 
 
@@ -77,7 +77,7 @@ def test_templates_of_another_dtype_are_refused(tmp_path):
 
 def test_default_index_points_at_the_default(tmp_path):
     space = read(tmp_path, BASE)
-    assert space.default_index == 2
+    assert space.default_index("s8") == 2
     assert space.templates("s8")[2].label == "little/3"
 
 

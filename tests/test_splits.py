@@ -105,13 +105,17 @@ def test_plan_models_is_one_fold_that_tests_everything() -> None:
 def test_train_spec_follows_split_and_spec() -> None:
     assert train_spec_for("random", "networks") == "networks"
     assert train_spec_for("models", "networks") == "lowbit-random"
+    assert train_spec_for("models", "networks", "lowbit-full") == "lowbit-full"
+    for split in ("random", "extrapolate", "device", "final"):
+        assert train_spec_for(split, "lowbit-full", "lowbit-random") == "lowbit-full"
 
 
 @pytest.mark.parametrize(
     ("split", "spec", "message"),
     [
         ("models", "quick", "split 'models' tests the spec 'networks', not 'quick'; use --split random"),
-        ("device", "quick", "no split named 'device'; choose one of random, models"),
+        ("later", "quick", "no split named 'later'; choose one of random, models, final, extrapolate, device"),
+        ("final", "lowbit-random", "split 'final' tests the spec 'lowbit-full', which alone has a locked part"),
     ],
 )
 def test_plan_refuses_an_unsuited_split(split: str, spec: str, message: str) -> None:
@@ -122,7 +126,7 @@ def test_plan_refuses_an_unsuited_split(split: str, spec: str, message: str) -> 
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (None, "'lowbit-random', which is not recorded here"),
+        (None, "split 'models' trains on a recording of 'lowbit-random', and there is none; measure it first"),
         (table(grid(9), replace(TASK, protocol="hot")), "'lowbit-random' has another op, dtype, protocol or space"),
         (table(grid(9), replace(TASK, templates=TEMPLATES[::-1])), "'lowbit-random' has another op"),
         (table(grid(3)), "leaves no shape of 'lowbit-random' to train on"),

@@ -12,9 +12,10 @@ from tilearena.errors import RecordingError
 from tilearena.exchange import labels_csv, profiler_csv
 from tilearena.exchange.foreign_csv import Faults, opened
 from tilearena.exchange.foreign_rows import Content
+from tilearena.feasible import support
 from tilearena.records import DTYPES, PROTOCOLS, Device, Dtype, Origin, Protocol, ProtocolName, fingerprint
 from tilearena.root import find_path, path_for
-from tilearena.space import Space, support
+from tilearena.space import Space
 from tilearena.spec import workload_names
 
 #: Names of imported workloads; as of those that ship, so that none is taken for a path.

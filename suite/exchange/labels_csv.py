@@ -148,7 +148,7 @@ def _by_dtype(
                 space_fingerprint=space.fingerprint,
                 problems=tuple(best),
                 templates=templates,
-                default=space.default_index,
+                default=space.default_index(dtype),
                 rows=grid_rows(tuple(best), len(templates), statuses, [0] * nothing, [""] * nothing),
             )
         )

@@ -200,7 +200,7 @@ class _Kernels:
             raise RecordingError(
                 f"{path}: no row of {dtype} has a verified time; run the profiler with verification on"
             )
-        default = space.templates(dtype, self.bit_op)[space.default_index].id
+        default = space.templates(dtype, self.bit_op)[space.default_index(dtype)].id
         if default not in self.templates:
             raise RecordingError(
                 f"{path}: has no row of CUTLASS's default for {dtype}, {default}, to which speedups refer; profile "

@@ -1,0 +1,74 @@
+"""Problem + Template + Device -> whether it runs; pure, needs no GPU, and every rejection carries a reason."""
+
+from tilearena.records import K_ALIGNMENT, BitOp, Device, Dtype, Problem, Support, Template
+
+#: gridDim.y, which carries the tiles of N (CUDA C++ Programming Guide, technical specifications).
+MAX_GRID_Y = 65_535
+#: Kept free for the CUDA contexts, workspaces, guard bands, and what the rings have beside two slices (12 L2s in all).
+POOL_BYTES = 2 << 30
+#: Of kernels whose threadblocks share a tile (kernels/workspace.cuh): semaphores of cutlass2, partial sums of cutlass3.
+SEMAPHORE_BYTES, PARTIALS_BYTES = 4 << 20, 256 << 20
+WGMMA_ARCH = 90
+
+
+def support(dtype: Dtype, bit_op: BitOp | None, arch: int) -> Support:
+    """How ``sm_<arch>`` runs the ``mma.sync`` of ``dtype``, as seen in compiled code (SASS).
+
+    s4 has left the tensor cores with sm_90 and b1 with sm_100: the compiler emulates them. For b1 xor on sm_90
+    CUTLASS compiles a stub that computes nothing, so it counts as unsupported.
+    """
+    if arch < 80 or (dtype, bit_op, arch) == ("b1", "xor", 90):
+        return "unsupported"
+    first_emulated = {"s8": None, "s4": 90, "b1": 100}[dtype]
+    return "emulated" if first_emulated is not None and arch >= first_emulated else "native"
+
+
+def memory_needed(problem: Problem) -> int:
+    """Bytes of device memory to measure ``problem``: two slices of operands and of outputs, and the rest."""
+    return 2 * (problem.operand_bytes + problem.output_bytes) + POOL_BYTES
+
+
+def rejection(problem: Problem, template: Template, device: Device) -> str | None:
+    """Why ``template`` cannot run ``problem`` on ``device``, in one line; None if it can.
+
+    Alignment needs no check: a misaligned Problem cannot be built, and every template reads 128 bits at a time.
+    """
+    kind = f"{problem.dtype} {problem.bit_op}" if problem.bit_op else problem.dtype
+    if (problem.dtype, problem.bit_op) != (template.dtype, template.bit_op):
+        return f"template {template.id} does not compute {kind}"
+    if device.arch < 80:
+        return f"sm_{device.arch} is older than sm_80, the first with these instructions"
+    if support(problem.dtype, problem.bit_op, device.arch) == "unsupported":
+        return f"{kind} does not exist on sm_{device.arch}"
+    if template.generator == "cutlass3" and device.arch != WGMMA_ARCH:
+        return f"wgmma exists on sm_{WGMMA_ARCH} alone, {device.product} is sm_{device.arch}"
+    if template.smem_bytes > device.smem_per_block_bytes:
+        return f"needs {template.smem_bytes} bytes of shared memory, a block has {device.smem_per_block_bytes}"
+    if reason := _too_many_tiles(problem, template):
+        return reason
+    needed = memory_needed(problem)
+    if needed > device.memory_bytes:
+        return f"needs {needed} bytes of device memory, {device.product} has {device.memory_bytes}"
+    return None
+
+
+def _too_many_tiles(problem: Problem, template: Template) -> str | None:
+    """Of a grid, of the workspace, or of K for every threadblock that shares it to have one."""
+    tiles_m, tiles_n, steps = (
+        -(-extent // tile) for extent, tile in zip((problem.m, problem.n, problem.k), template.threadblock, strict=True)
+    )
+    if template.generator == "cutlass2" and tiles_n > MAX_GRID_Y:
+        return f"needs {tiles_n} tiles along N, a grid has at most {MAX_GRID_Y}"
+    if template.split_k == 1:
+        return None
+    each = -(-steps // template.split_k)
+    if each * (template.split_k - 1) >= steps:
+        return f"K has {steps} steps of this template, too few for {template.split_k} threadblocks"
+    if template.adding:
+        aligned = K_ALIGNMENT[template.dtype] * template.split_k
+        return f"K is no multiple of {aligned}, so its parts are not aligned" if problem.k % aligned else None
+    area = template.threadblock[0] * template.threadblock[1]
+    needed, there = (4, SEMAPHORE_BYTES) if template.generator == "cutlass2" else (4 * area, PARTIALS_BYTES)
+    if tiles_m * tiles_n * needed > there:
+        return f"needs {tiles_m * tiles_n * needed} bytes of workspace for partial results, there are {there}"
+    return None
