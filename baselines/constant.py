@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.plugins import require_same_templates
 from tilearena.score import constant_costs
+from tilearena.table import Floats, Ints, Table, Task
 
 
 class Constant:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.figures import log_slowdown, measured
 from tilearena.plugins import Declined, require_same_templates
+from tilearena.table import Floats, Ints, Table, Task
 
 
 class Oracle:

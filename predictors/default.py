@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table, Task
+from tilearena.table import Floats, Ints, Table, Task
 
 
 class DefaultTemplate:

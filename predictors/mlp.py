@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.figures import measured
 from tilearena.plugins import Declined, require_same_templates
+from tilearena.table import Floats, Ints, Table, Task
 
 HIDDEN = (128, 128, 128)
 BATCH, LEARNING_RATE = 32, 1e-3

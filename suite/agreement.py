@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from tilearena.dataset import Recording, Table
+from tilearena.dataset import Recording
 from tilearena.errors import RecordingError
 from tilearena.figures import MAX_TIE_BAND, measured, picked
 from tilearena.splits import shape_codes
+from tilearena.table import Table
 
 
 def matched(one: Table, other: Table) -> tuple[Table, Table]:

@@ -23,6 +23,7 @@ from tilearena.plugins import PRIVILEGED
 from tilearena.progress import progress_bar
 from tilearena.records import Device, Dtype, ProtocolName
 from tilearena.report import failures, live_table, score_table
+from tilearena.score import Score
 from tilearena.spec import load_space, load_workload
 from tilearena.submission import Scored
 from tilearena.worker_hand import WorkerHand
@@ -45,6 +46,12 @@ class Options:
     space: str
     seed: int
     time_limit_s: float
+    memory_limit_bytes: int
+
+    @property
+    def fit(self) -> dict[str, Any]:
+        """Options of every fit."""
+        return {name: getattr(self, name) for name in ("seed", "time_limit_s", "memory_limit_bytes")}
 
 
 @dataclass(frozen=True)
@@ -71,15 +78,16 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
             workload=workload,
             space=space,
             refit=True,
-            seed=options.seed,
-            time_limit_s=options.time_limit_s,
+            **options.fit,
         )
         scored += found[0]
         refused += found[1]
     header = Sources.open(options.data, scored[-1].score.key).test.header
     title = f"{header.device.product}, recorded {header.started_at[:10]}, driver {header.device.driver}; 5-fold"
     key = scored[0].score.key
-    subjects = Subjects(Sources.open(options.data, key).test.table, key, timed_predictors(options.predictors))
+    subjects = Subjects(
+        Sources.open(options.data, key).test.table, key, timed_predictors(_ranked([s.score for s in scored]))
+    )
     good = bench_timings.run(subjects, options.out / "benchmarks", "replay")
     paths = write_submissions(options.out, scored, SUBMITTER)
     console.print(score_table([s.score for s in scored], title))
@@ -88,8 +96,16 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
     command = Path(sys.executable).with_name("tilearena")
     where = f"--root {options.data.absolute()} --submissions {options.out.absolute()}"
     console.print(f"  {command} board {where}", soft_wrap=True)
-    good = good and not refused and all(s.score.status == "ok" for s in scored)
+    good = good and not refused and not failures([s.score for s in scored])
     return Outcome([s.score.flat() for s in scored], good)
+
+
+def _ranked(scores: Sequence[Score]) -> list[str]:
+    """Predictors that ranked what the first score is of."""
+    first = scores[0].key
+    return [
+        s.key.predictor for s in scores if s.status == "ok" and (s.key.spec, s.key.dtype) == (first.spec, first.dtype)
+    ]
 
 
 def _print_failures(console: Console, sentences: Iterable[object]) -> None:
@@ -141,9 +157,8 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
                     session,
                     gpu,
                     options.predictors,
-                    seed=options.seed,
-                    time_limit_s=options.time_limit_s,
                     progress=progress,
+                    **options.fit,
                 )
         except MeasureError as error:  # the other dtypes may still be measured, or are already
             console.print(f"failed: {dtype}: {error}", style="red", markup=False)
@@ -157,7 +172,12 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
     device = gpu.device
     title = f"{device.product}, driver {device.driver}, measured {datetime.now(UTC):%Y-%m-%d}, {options.protocol} L2"
     subjects = Subjects(
-        results[0].table, results[0].first.key, timed_predictors(options.predictors), kernels, sessions, gpu
+        results[0].table,
+        results[0].first.key,
+        timed_predictors(_ranked([r.first for r in results])),
+        kernels,
+        sessions,
+        gpu,
     )
     good = bench_timings.run(subjects, options.out / "benchmarks", device.slug)
     vendors = {r.vendor for r in results if r.vendor}
@@ -170,7 +190,7 @@ def on_gpu(options: Options, gpu: Gpu, spec: str, console: Console) -> Outcome:
     _print_failures(console, failures([r.first for r in results]))
     console.print(f"Recordings of this run are below {options.out}; two runs compare with:")
     console.print(f"  pytest-benchmark --storage file://{options.out / 'benchmarks'} compare", soft_wrap=True)
-    return Outcome([r.flat() for r in results], good and not failed and all(r.first.status == "ok" for r in results))
+    return Outcome([r.flat() for r in results], good and not failed and not failures([r.first for r in results]))
 
 
 def timed_kernels(session: Session, found: Sequence[LiveResult]) -> list[Kernel]:

@@ -1,6 +1,5 @@
 """The bench on a GPU: measure, fix every predictor's picks, and only then time default and picks in a fresh run."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -11,18 +10,20 @@ import numpy as np
 
 from tilearena import dataset, predict
 from tilearena.anchors import anchor_problems
-from tilearena.dataset import Candidate, Floats, Ints, Recording, Table
+from tilearena.dataset import Candidate, Recording
 from tilearena.errors import RecordingError
-from tilearena.hands import Hand, Order
-from tilearena.measure import BATCH_PROBLEMS, Progress, Session, record
+from tilearena.hands import Hand
+from tilearena.measure import Progress, Session, record
 from tilearena.plugins import PRIVILEGED
 from tilearena.predict import Prediction
-from tilearena.records import Problem, Status
+from tilearena.records import Problem
 from tilearena.root import find_path, path_for
 from tilearena.score import Key, Score, score
 from tilearena.sources import Source
 from tilearena.spec import load_workload
-from tilearena.splits import MODELS_TRAIN_SPEC, Split, groups_for, models_split, plan
+from tilearena.splits import MODELS_TRAIN_SPEC, Fold, Split, groups_for, models_split, random_folds
+from tilearena.table import Floats, Ints, Table
+from tilearena.unscreened import by_hand, times_of
 from tilearena.vendor import CUBLASLT
 
 #: The device whose recordings train where this card has none.
@@ -93,6 +94,7 @@ def bench_dtype(
     *,
     seed: int = 0,
     time_limit_s: float = 300.0,
+    memory_limit_bytes: int = predict.MEMORY_LIMIT_BYTES,
     progress: Progress = lambda done, total, label: None,
 ) -> list[LiveResult]:
     """Everything for one dtype on this machine's GPU, see `session_for` for its problems.
@@ -105,15 +107,22 @@ def bench_dtype(
         predictors: names; the privileged oracle is judged by the first pass that it was given.
         seed: of fits and splits.
         time_limit_s: of one predictor.
+        memory_limit_bytes: of each of its processes.
         progress: callback.
     """
+    fit = {
+        "seed": seed,
+        "time_limit_s": time_limit_s,
+        "memory_limit_bytes": memory_limit_bytes,
+        "roots": (data, out),
+    }
     first_problem = session.problems[0]
     with open_hand(session) as hand:
         path = path_for(out, session.header([hand]))
         anchors = anchor_problems(first_problem.dtype, first_problem.bit_op)
         record(session, [hand], path, anchors=anchors, progress=progress)
         first = dataset.read(path)
-        found = _predict(data, session, first, predictors, seed, time_limit_s, progress)
+        found = _predict(data, session, first, predictors, progress, fit)
         fresh = fresh_run(hand, session, first, [prediction.picks for _, prediction in found], progress)
     return [_judge(first, fresh, trained, prediction) for trained, prediction in found]
 
@@ -143,27 +152,18 @@ def fresh_run(hand: Hand, session: Session, first: Recording, picks: Sequence[In
     All take turns, and all take as many samples: nothing is screened.
     """
     problems = in_order(session, first.table.problems)
-    vendors = [i for i, c in enumerate(hand.candidates) if c.origin == "vendor"]
-    # another order of launches than the first pass had, and by now other slices of the random operands
-    protocol = session.protocol.model_copy(update={"seed": session.protocol.seed + 1, "screen_rounds": 0})
+    vendors = {i for i, c in enumerate(hand.candidates) if c.origin == "vendor"}
     firsts = [{first.header.default, *(int(choice[p, 0]) for choice in picks)} - {-1} for p in range(len(problems))]
-    which = [(*sorted(templates), *vendors) for templates in firsts]
-    time_ns, slowed = np.full((len(problems), len(hand.candidates)), np.inf), False
-    for start in range(0, len(problems), BATCH_PROBLEMS):
-        batch = slice(start, start + BATCH_PROBLEMS)
-        finished = hand.measure(Order(problems[batch], protocol, tuple(which[batch])), threading.Event())
-        slowed |= finished.slowed
-        at = np.repeat(np.arange(len(problems))[batch], [len(candidates) for candidates in which[batch]])
-        for p, row in zip(at, finished.rows, strict=True):
-            if row.status is Status.OK:
-                time_ns[p, row.candidate] = np.median(row.elapsed_ns) / row.launches
-        progress(min(start + BATCH_PROBLEMS, len(problems)), len(problems), "fresh run")
+    which = [chosen | vendors for chosen in firsts]
+    found = times_of(
+        by_hand(hand), session.protocol, problems, which, len(hand.candidates), progress=progress, label="fresh run"
+    )
     vendor = vendor_index(hand.candidates)
     templates = [i for i, c in enumerate(hand.candidates) if c.origin == "template"]
-    table = Table(first.task, first.table.problems, time_ns[:, templates])
+    table = Table(first.task, first.table.problems, found.time_ns[:, templates])
     if vendor is None:
-        return FreshRun(table, None, np.full(len(problems), np.inf), slowed)
-    return FreshRun(table, hand.candidates[vendor].id, time_ns[:, vendor], slowed)
+        return FreshRun(table, None, np.full(len(problems), np.inf), found.slowed)
+    return FreshRun(table, hand.candidates[vendor].id, found.time_ns[:, vendor], found.slowed)
 
 
 def in_order(session: Session, shapes: Ints) -> tuple[Problem, ...]:
@@ -185,26 +185,25 @@ def _predict(
     session: Session,
     first: Recording,
     predictors: Sequence[str],
-    seed: int,
-    time_limit_s: float,
     progress: Progress,
+    fit: dict[str, Any],
 ) -> list[tuple[Trained, Prediction]]:
+    """What each of ``predictors`` picks; ``fit`` are the options of every fit."""
     table = first.table
+    # not `plan`: nothing that is measured here is locked
+    folds = [Fold(table.take(train), test) for train, test in random_folds(table.problems, seed=fit["seed"])]
     home = _recorded(data, first.header.device.slug, session)
     away = None if home is not None else _recorded(data, TRANSFER_FROM, session)
     found: list[tuple[Trained, Prediction]] = []
     for done, name in enumerate(predictors):
         progress(done, len(predictors), name)
         if home is None or name == PRIVILEGED:
-            folds = plan("random", session.workload.name, table, seed=seed)
-            prediction = predict.cross_fit(name, folds, table, seed=seed, time_limit_s=time_limit_s)
+            prediction = predict.cross_fit(name, folds, table, **fit)
             found.append(("first pass" if name == PRIVILEGED else "cross-validated", prediction))
         train = home if home is not None else away
         if train is not None and name != PRIVILEGED:
             rows, _ = models_split(train, table)
-            prediction = predict.fit_predict(
-                name, train.take(rows), table.problems, table.task, seed=seed, time_limit_s=time_limit_s
-            )
+            prediction = predict.fit_predict(name, train.take(rows), table.problems, table.task, **fit)
             found.append(("recorded" if home is not None else "transfer", prediction))
     if not found:
         raise RecordingError("no predictor was asked for")

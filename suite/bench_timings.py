@@ -16,12 +16,12 @@ import pytest
 
 from tilearena import plugins
 from tilearena.bench_live import Open
-from tilearena.dataset import Table
 from tilearena.errors import MeasureError
 from tilearena.hands import Hand, Order
 from tilearena.measure import Session
 from tilearena.records import Dtype, Problem, Protocol, Status
 from tilearena.score import Key, rank, score
+from tilearena.table import Table
 
 
 class DeviceClock:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.dataset import Floats, Ints
+from tilearena.table import Floats, Ints
 
 N_RESAMPLES = 1000
 INTERVAL = (0.025, 0.975)

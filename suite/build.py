@@ -1,8 +1,8 @@
 """Templates + arch -> one kernel library per (arch, dtype, space), with a content-addressed cache.
 
 Each kernel is one translation unit, see `tilearena.kernel_source`. An object is named by the hash of all that could
-change it: sources, headers' version, compiler, flags. Failures are cached and reported like successes; a file lock keeps
-processes apart.
+change it: sources, headers' version, compiler, flags. Failures are cached and reported like successes; a file lock
+keeps processes apart.
 """
 
 import hashlib
@@ -99,10 +99,8 @@ def build(
     """
     cache = cache or cache_folder()
     manifest = cache / f"sm_{arch}" / f"{name}.json"
-    harness = (kernel_sources() / "harness.cu").read_text()
     kernels = kernels_of(templates)
-    extra = [_headers_hash(names) for names in sorted({k.headers for k in kernels} - {TEMPLATE_HEADERS})]
-    sources = _hash(*(kernel.source for kernel in kernels), harness, _headers_hash(), *extra)
+    sources = sources_hash(kernels)
     try:
         tools = toolchain.find()
     except BuildError:
@@ -240,6 +238,13 @@ def _unit(label: str, source: str, base: str) -> Unit:
 
 def _object(cache: Path, key: str) -> Path:
     return cache / "objects" / f"{key}.o"
+
+
+def sources_hash(kernels: Sequence[Kernel]) -> str:
+    """20 hex digits of all sources of ours that a library of ``kernels`` is made of; headers have it as ``kernels``."""
+    harness = (kernel_sources() / "harness.cu").read_text()
+    extra = [_headers_hash(names) for names in sorted({k.headers for k in kernels} - {TEMPLATE_HEADERS})]
+    return _hash(*(kernel.source for kernel in kernels), harness, _headers_hash(), *extra)
 
 
 def _headers_hash(names: Sequence[str] = ()) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tilearena.dataset import Ints
 from tilearena.errors import PredictorError, RecordingError, SpecError, SubmissionError
 from tilearena.judge import Sources, judge
 from tilearena.manifest import SEED, Fingerprints, Result
 from tilearena.plugins import PRIVILEGED
 from tilearena.score import Key, Score, constant_pick
 from tilearena.submission import Submission, path_for, read
+from tilearena.table import Ints
 
 #: A time on the submitter's machine does not follow from the picks: it is checked for being a time, no more.
 NOT_RECOMPUTED = ("predict_us",)

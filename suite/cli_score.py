@@ -82,6 +82,10 @@ def _splits(spec: str, asked: list[str] | None) -> tuple[str, ...]:
     return one_of("--split", asked or ["random", *(["models"] if spec == NETWORKS else [])], SPLITS)
 
 
+def _bytes(gib: float) -> int:
+    return round(gib * (1 << 30))
+
+
 def _exit_if_failed(refused: list[TilearenaError], scores: list[Score]) -> None:
     for sentence in (failed := [*map(str, refused), *failures(scores)]):
         print(f"tilearena: {sentence}", file=sys.stderr)
@@ -123,7 +127,7 @@ def score(
         refit=refit,
         seed=seed,
         time_limit_s=time_limit,
-        memory_limit_bytes=round(memory_limit * (1 << 30)),
+        memory_limit_bytes=_bytes(memory_limit),
     )
     scores = [s.score for s in scored]
     if as_json:
@@ -176,7 +180,7 @@ def submit(
         refit=refit,
         seed=SEED,
         time_limit_s=time_limit,
-        memory_limit_bytes=round(memory_limit * (1 << 30)),
+        memory_limit_bytes=_bytes(memory_limit),
     )
     if not force:
         require_kept(out or folder, scored, submitter)
@@ -234,6 +238,7 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for what this run writes.")] = Path("results"),
     seed: Seed = 0,
     time_limit: TimeLimit = 300.0,
+    memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     root: Root = None,
     as_json: Json = False,
 ) -> None:
@@ -247,6 +252,7 @@ def bench(
         space=space,
         seed=seed,
         time_limit_s=time_limit,
+        memory_limit_bytes=_bytes(memory_limit),
     )
     prepare(out, benches.SUBMITTER)
     # what people read, pytest's output too, makes way for the JSON

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
 from tilearena.plugins import PRIVILEGED, Declined, load
 from tilearena.predict_child import checked
 from tilearena.records import DTYPES, Dtype
 from tilearena.synthetic import extreme_problems, failing_table, synthetic_table, synthetic_task, wide_task
+from tilearena.table import Floats, Ints, Table, Task
 
 __all__ = ["RULES", "Rule", "check_rule", "conformance", "synthetic_table", "synthetic_task"]
 

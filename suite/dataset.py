@@ -6,13 +6,12 @@ how and with which versions the rows were taken, and holds a fingerprint of the 
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,13 +28,13 @@ from tilearena.records import (
     Op,
     Origin,
     Protocol,
-    ProtocolName,
     Record,
     Support,
     Template,
 )
 from tilearena.row_fault import candidate_fault, label_fault, row_fault
 from tilearena.rows import content_fingerprint, label_order, median_time_ns, problems_of
+from tilearena.table import Floats, Ints, Table, Task
 
 SCHEMA_VERSION = 2
 METADATA_KEY = b"tilearena"
@@ -53,9 +52,6 @@ COLUMNS = pa.schema(
         ("reason", pa.dictionary(pa.int16(), pa.string())),
     ]
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Candidate(Record):
@@ -115,48 +111,6 @@ class Header(Record):
         """Number of screen samples [C] at the head of each candidate's samples: only templates are screened."""
         rounds = self.protocol.screen_rounds
         return np.array([rounds if c.origin == "template" else 0 for c in self.candidates])
-
-
-@dataclass(frozen=True)
-class Task:
-    """All that a predictor may know besides the problems.
-
-    ``labels_only``: no time is known, only which template is the best on each problem.
-    """
-
-    op: Op
-    dtype: Dtype
-    bit_op: BitOp | None
-    space: str
-    templates: tuple[Template, ...]
-    default: int
-    device: Device
-    protocol: ProtocolName
-    labels_only: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """Median times of every template on every problem.
-
-    ``problems`` is int64 [P, 3] (m, n, k); ``time_ns`` is float64 [P, T] for one launch, inf where the template failed.
-    Where the task is ``labels_only``, it is no time but an order: 1 for the best template and 2 for any other.
-    ``others`` are tables of further devices, with the same templates and problems of their own; they have no others.
-    """
-
-    task: Task
-    problems: Ints
-    time_ns: Floats
-    others: tuple["Table", ...] = ()
-
-    @property
-    def tables(self) -> tuple["Table", ...]:
-        """This one and the ``others``."""
-        return (self, *self.others)
-
-    def take(self, rows: npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]) -> Self:
-        """The same table on some of its problems; the ``others`` stay as they are."""
-        return replace(self, problems=self.problems[rows], time_ns=self.time_ns[rows])
 
 
 @dataclass(frozen=True)

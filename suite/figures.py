@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilearena.bootstrap import ascending, weighted_max, weighted_mean, weighted_quantiles
-from tilearena.dataset import Floats, Ints, Table
 from tilearena.splits import shape_codes
+from tilearena.table import Floats, Ints, Table
 
 Bools = npt.NDArray[np.bool_]
 

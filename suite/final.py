@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.dataset import Ints
 from tilearena.spec import load_workload
+from tilearena.table import Ints
 
 #: The workload that has a locked part.
 LOCKED_SPEC = "lowbit-full"

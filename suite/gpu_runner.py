@@ -10,12 +10,13 @@ import numpy as np
 from tilearena import abi, feasible
 from tilearena.abi import pointer
 from tilearena.build import Library
-from tilearena.dataset import Candidate, Ints
+from tilearena.dataset import Candidate
 from tilearena.errors import DeviceFailedError, MeasureError, NoGpuError, OverloadedError
 from tilearena.gpu_trial import ATTEMPTS, OVERLOADED, GpuTrial
 from tilearena.provenance import Clock
 from tilearena.records import BITS, Device, Problem, Protocol, Status, Template, fingerprint
 from tilearena.runner import Failure
+from tilearena.table import Ints
 from tilearena.vendor import CUBLASLT, External, Guarded
 
 #: Problems up to this many multiply-adds are also compared element by element with a direct reference.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from tilearena import dataset
-from tilearena.dataset import Floats, Header, Ints, Recording
+from tilearena.dataset import Header, Recording
 from tilearena.errors import RecordingError
 from tilearena.manifest import Fingerprints
 from tilearena.root import find_path, read_in_place, recorded_devices
@@ -14,6 +14,7 @@ from tilearena.score import Key, Score, score
 from tilearena.space import Space
 from tilearena.spec import Workload, load_space, load_workload, space_names, workload_names
 from tilearena.splits import Fold, groups_for, plan, selected, train_spec_for
+from tilearena.table import Floats, Ints
 from tilearena.vendor import CUBLASLT
 
 

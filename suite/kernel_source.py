@@ -51,7 +51,8 @@ def table_source(ids: Sequence[str]) -> str:
 
 def _unit(kernel: str, templates: Sequence[Template]) -> Kernel:
     first = templates[0]
-    headers, features = TEMPLATE_HEADERS, ""
+    headers: tuple[str, ...] = TEMPLATE_HEADERS
+    features = ""
     if first.generator == "cutlass3":
         headers, features = BITS_HEADERS if first.dtype == "b1" else SM90_HEADERS, "a"
     elif first.split_k > 1 or first.swizzle > 1:

@@ -4,31 +4,21 @@ What is kept was chosen by its own samples, so it is judged by others: the recor
 of a fresh run of the picks and of the template that was the best when it was recorded.
 """
 
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tilearena import search
-from tilearena.dataset import Floats, Ints, Recording, Table
+from tilearena.dataset import Recording
 from tilearena.figures import picked
-from tilearena.hands import Finished, Hand, Order
-from tilearena.provenance import Telemetry
-from tilearena.race import measure_problems
-from tilearena.records import Problem, Protocol, Status
+from tilearena.records import Problem, Protocol
 from tilearena.replay import ReplayRunner, ReplayTrial
-from tilearena.runner import Runner
 from tilearena.search_curve import with_intervals
-
-#: Problems that are measured in one go.
-BATCH_PROBLEMS = 250
-
-#: A hand's `measure`, or what stands in for it.
-Measure = Callable[[Order], Finished]
-Progress = Callable[[int, int, str], None]
+from tilearena.table import Floats, Ints, Table
+from tilearena.unscreened import Measure, Progress, times_of
 
 
 @dataclass(frozen=True)
@@ -87,13 +77,14 @@ def measured_k(
         progress: callback.
     """
     which = [set(row) - {-1} for row in picks.tolist()]
-    chosen = _run(measure, protocol, 1, problems, which, table, progress, "choosing")
+    run = partial(times_of, measure, protocol, problems, n_candidates=table.time_ns.shape[1], progress=progress)
+    chosen = run(which, label="choosing")
     kept = search.kept(chosen.time_ns, picks)[:, -1]
     live_regret, slowed = None, chosen.slowed
     if fresh:
         best = table.time_ns.argmin(axis=1).tolist()
         judges = [templates | {template} for templates, template in zip(which, best, strict=True)]
-        again = _run(measure, protocol, 2, problems, judges, table, progress, "judging")
+        again = run(judges, turn=2, label="judging")
         live_regret, slowed = _regret_where_known(again.time_ns, kept), slowed or again.slowed
     return MeasuredK(
         kept=kept,
@@ -107,46 +98,6 @@ def measured_k(
     )
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Median times [P, T], inf for what did not run or took no part."""
-
-    time_ns: Floats
-    n_failed: int
-    timed_s: float
-    seconds: float
-    slowed: bool
-
-
-def _run(
-    measure: Measure,
-    protocol: Protocol,
-    turn: int,
-    problems: Sequence[Problem],
-    which: Sequence[set[int]],
-    table: Table,
-    progress: Progress,
-    label: str,
-) -> _Run:
-    """Time the templates ``which`` of each problem; another ``turn`` has another order and other operands."""
-    no_screen = {"seed": protocol.seed + turn, "screen_rounds": 0, "reference_rounds": protocol.rounds}
-    protocol = protocol.model_copy(update=no_screen)
-    time_ns = np.full(table.time_ns.shape, np.inf)
-    n_failed, timed_ns, seconds, slowed = 0, 0, 0.0, False
-    todo = [(p, tuple(sorted(templates))) for p, templates in enumerate(which) if templates]
-    for start in range(0, len(todo), BATCH_PROBLEMS):
-        progress(start, len(todo), label)
-        part = todo[start : start + BATCH_PROBLEMS]
-        finished = measure(Order(tuple(problems[p] for p, _ in part), protocol, tuple(own for _, own in part)))
-        for p, row in zip((p for p, own in part for _ in own), finished.rows, strict=True):
-            if row.status is Status.OK:
-                time_ns[p, row.candidate] = np.median(row.elapsed_ns) / row.launches
-            timed_ns += sum(row.elapsed_ns)
-            n_failed += row.status is not Status.OK
-        seconds, slowed = seconds + finished.seconds, slowed or finished.slowed
-    return _Run(time_ns, n_failed, timed_ns * 1e-9, seconds, slowed)
-
-
 def _regret_where_known(time_ns: Floats, kept: Ints) -> Floats:
     """Regret [P] of ``kept`` [P] by ``time_ns`` [P, T], NaN where nothing has a time."""
     known = np.isfinite(time_ns).any(axis=1)
@@ -154,24 +105,6 @@ def _regret_where_known(time_ns: Floats, kept: Ints) -> Floats:
     took_ns, _ = picked(time_ns[known], kept[known, None])
     lost[known] = took_ns[:, 0] / time_ns[known].min(axis=1) - 1
     return lost
-
-
-def by_hand(hand: Hand) -> Measure:
-    """Measures on a GPU."""
-    return lambda order: hand.measure(order, threading.Event())
-
-
-def by_runner(runner: Runner) -> Measure:
-    """Measures in this process and thread; the replay of a recording stands in for a GPU."""
-
-    def measure(order: Order) -> Finished:
-        assert order.which is not None
-        started_s = time.monotonic()
-        found = list(measure_problems(runner, order.protocol, zip(order.problems, order.which, strict=True)))
-        seconds = time.monotonic() - started_s
-        return Finished([row for rows in found for row in rows], len(found), seconds, Telemetry(n_samples=0))
-
-    return measure
 
 
 class FirstSamples(ReplayRunner):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tilearena.atomic import replacing
-from tilearena.dataset import Ints
 from tilearena.errors import SubmissionError
 from tilearena.score import N_PICKS
+from tilearena.table import Ints
 
 MAX_ROWS = 1 << 20
 PICK_COLUMNS = tuple(f"pick_{i + 1}" for i in range(N_PICKS))

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
 from tilearena.records import SLUG
+from tilearena.table import Floats, Ints, Table, Task
 
 BASELINES = "tilearena.baselines"
 GROUPS = ("tilearena.predictors", BASELINES)

@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from tilearena import out_of_reach
 from tilearena.child import run_child
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError
 from tilearena.plugins import PRIVILEGED, find
 from tilearena.predict_child import Answer, Job, Limits, checked, write_job
 from tilearena.records import SLUG
 from tilearena.score import N_PICKS, constant_pick, rank
+from tilearena.table import Floats, Ints, Table, Task
 
 UNKNOWN_VERSION = "unknown"
 #: Costs of 200,000 problems and 100 templates are 160 MB.

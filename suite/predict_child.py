@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.errors import PredictorError, TilearenaError, one_line
 from tilearena.out_of_reach import deny
 from tilearena.plugins import Declined, load
+from tilearena.table import Floats, Ints, Table, Task
 
 #: A batch is ranked once to warm up, then timed this often, or until this much time is spent.
 TIMED_CALLS, TIMED_S = 5, 2.0

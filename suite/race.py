@@ -15,9 +15,9 @@ from statistics import median
 
 import numpy as np
 
-from tilearena.dataset import Ints
 from tilearena.records import Measurement, Problem, Protocol
 from tilearena.runner import Failure, Runner
+from tilearena.table import Ints
 
 
 def measure_problems(

@@ -129,6 +129,6 @@ def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTa
 
 
 def failures(scores: Sequence[Score]) -> list[str]:
-    """One sentence for each predictor that failed."""
-    keys = [(s.key, s.reason) for s in scores if s.status == "failed"]
+    """One sentence for each predictor that failed; to decline what one does not serve is no failure."""
+    keys = [(s.key, s.reason) for s in scores if s.status == "failed" and not s.declined]
     return [f"{key.predictor} on {key.spec} {key.dtype} {key.protocol}: {reason}" for key, reason in keys]

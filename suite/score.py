@@ -7,11 +7,11 @@ import numpy as np
 from pydantic import Field
 
 from tilearena.bootstrap import N_RESAMPLES, bootstrap
-from tilearena.dataset import Floats, Ints, Table
 from tilearena.errors import PredictorError, RecordingError
 from tilearena.figures import estimate, judge, log_slowdown, measured
 from tilearena.records import Dtype, Op, ProtocolName, Record, Support
 from tilearena.splits import Split, shape_codes
+from tilearena.table import Floats, Ints, Table
 
 #: Ranked templates of a problem that a score needs: ``regret_at_8`` is the deepest figure.
 N_PICKS = 8
@@ -96,6 +96,11 @@ class Score(Record):
     def status(self) -> Literal["ok", "failed"]:
         """``failed`` if there is a reason."""
         return "failed" if self.reason else "ok"
+
+    @property
+    def declined(self) -> bool:
+        """Whether the predictor said that it does not serve this, as `tilearena.predict_child` words it."""
+        return self.reason.startswith(f"{self.key.predictor!r} declined: ")
 
     def flat(self) -> dict[str, Any]:
         """One flat JSON-able dict: key, status and counts, then ``name``, ``name_lo``, ``name_hi`` of each figure."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table
 from tilearena.figures import log_slowdown, measured, picked
 from tilearena.predict import Fold
 from tilearena.search_space import Points
+from tilearena.table import Floats, Ints, Table
 
 #: Of Optuna's first trials so many are drawn at random (the default of its TPESampler), in a small space fewer: at
 #: most this part of it, or nothing would be left to learn for.

@@ -14,12 +14,12 @@ import numpy as np
 
 from tilearena import search
 from tilearena.bootstrap import bootstrap, weighted_mean
-from tilearena.dataset import Floats, Ints, Table
 from tilearena.errors import RecordingError, SpecError
 from tilearena.figures import measured
 from tilearena.judge import Sources
 from tilearena.predict import Fold
 from tilearena.splits import shape_codes
+from tilearena.table import Floats, Ints, Table
 
 RANDOM, TPE, CONSTANT = "random", "tpe", "constant-k"
 STRATEGIES = (RANDOM, TPE, CONSTANT)

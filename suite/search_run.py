@@ -8,12 +8,11 @@ from typing import Any
 
 from tilearena import live, search, search_curve, search_report
 from tilearena.bench_live import in_order
-from tilearena.dataset import Ints
 from tilearena.errors import MeasureError
 from tilearena.evaluate import Subject, evaluate
 from tilearena.judge import Sources
 from tilearena.measure import Session, opening
-from tilearena.measured_k import FirstSamples, Measure, by_hand, by_runner, measured_k
+from tilearena.measured_k import FirstSamples, measured_k
 from tilearena.predict import Fold
 from tilearena.progress import progress_bar
 from tilearena.records import Template
@@ -22,6 +21,8 @@ from tilearena.search_report import Report
 from tilearena.spec import load_space, load_workload
 from tilearena.splits import groups_for
 from tilearena.submission import Scored
+from tilearena.table import Ints
+from tilearena.unscreened import Measure, by_hand, by_runner
 from tilearena.worker_hand import WorkerHand
 
 

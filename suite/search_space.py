@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints
 from tilearena.errors import PredictorError
 from tilearena.records import Template
+from tilearena.table import Floats, Ints
 
 #: Fields that are no choice: the problem's, and a name.
 GIVEN = ("dtype", "bit_op", "label")

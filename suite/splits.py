@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tilearena.dataset import Ints, Table
 from tilearena.errors import RecordingError, SpecError
 from tilearena.final import LOCKED_SPEC, is_final
+from tilearena.table import Ints, Table
 
 Split = Literal["random", "models", "final", "extrapolate", "device"]
 SPLITS: tuple[Split, ...] = get_args(Split)

@@ -15,12 +15,12 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 import tilearena
 from tilearena.atomic import replacing
-from tilearena.dataset import Ints
 from tilearena.errors import SubmissionError, one_line
 from tilearena.manifest import MAX_TEXT, SCHEMA_VERSION, Fingerprints, Manifest, Result, Submitter
 from tilearena.picks import picks_fingerprint, read_picks, write_picks
 from tilearena.records import Origin
 from tilearena.score import Key, Score
+from tilearena.table import Ints
 
 MAX_BYTES = 8 << 20
 

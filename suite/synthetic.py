@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.records import BITS, K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, BitOp, Device, Dtype, Template
+from tilearena.table import Floats, Ints, Table, Task
 
 #: Name -> threadblock and warp extents (m, n) of the synthetic space.
 SYNTHETIC_TILES = {"large": ((128, 256), (64, 64)), "medium": ((128, 128), (64, 64)), "small": ((64, 64), (32, 32))}

@@ -140,7 +140,7 @@ class Tile(YamlRecord):
                 for schedule, c, s, (stream, split) in product(self.schedules, self.clusters, stages, self._shares())
             ]
         assert self.warp is not None
-        shapes = {"warp": (*self.warp, k), "instruction": INSTRUCTION[dtype]}
+        shapes: dict[str, Any] = {"warp": (*self.warp, k), "instruction": INSTRUCTION[dtype]}
         return [
             Template(
                 **common, **shapes, label=_label(name, s, split=split, swizzle=z), stages=s, swizzle=z, split_k=split
@@ -150,10 +150,10 @@ class Tile(YamlRecord):
 
     def _shares(self) -> list[tuple[bool, int]]:
         """Who shares tiles: (stream-K, split-K)."""
-        split = [(False, split) for split in self.split_k]
-        return [*split, (True, 1)] if self.stream_k else split
+        found: list[tuple[bool, int]] = [(False, split) for split in self.split_k]
+        return [*found, (True, 1)] if self.stream_k else found
 
-    def _wgmma(self, dtype: Dtype, schedule: Schedule, k: int) -> dict[str, tuple[int, int, int]]:
+    def _wgmma(self, dtype: Dtype, schedule: Schedule, k: int) -> dict[str, Any]:
         """Shapes of a warp group's part of a tile, and of its instruction, in terms of D."""
         bm, bn = self.threadblock
         sharing = SHARING[schedule]

@@ -16,12 +16,12 @@ import clock_setup
 import numpy as np
 
 from tilearena import dataset, live
-from tilearena.dataset import Floats
 from tilearena.gpu_runner import GpuRunner
 from tilearena.race import measure_problems
 from tilearena.records import PROTOCOLS, Problem, Protocol, ProtocolName
 from tilearena.rows import median_time_ns
 from tilearena.spec import load_space, load_workload
+from tilearena.table import Floats
 
 PROBLEMS, STEP = 150, 13
 SLEEP_S, WARM_UP_LAUNCHES, TIMED_LAUNCHES = 0.05, 10, 100

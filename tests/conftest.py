@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from standin import DEVICE, FOLDER, formula_header, formula_ns, templates
 
 from tilearena import cli, dataset, plugins, submission
-from tilearena.dataset import Ints, Recording
+from tilearena.dataset import Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.judge import Sources, cublaslt_ns
@@ -36,6 +37,7 @@ from tilearena.root import find_path, path_for
 from tilearena.score import Key, constant_pick, rank, score
 from tilearena.splits import Split, groups_for, plan, train_spec_for
 from tilearena.submission import Scored
+from tilearena.table import Ints
 
 #: Modules whose fixtures every test may ask for.
 pytest_plugins = [
@@ -251,7 +253,8 @@ def _has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    gpu = [item for item in items if item.get_closest_marker("gpu")]
-    if gpu and not _has_gpu():
-        config.hook.pytest_deselected(items=gpu)
-        items[:] = [item for item in items if item not in gpu]
+    for marker, there in (("gpu", _has_gpu), ("nvmmh", lambda: find_spec("nvMatmulHeuristics") is not None)):
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        if marked and not there():
+            config.hook.pytest_deselected(items=marked)
+            items[:] = [item for item in items if item not in marked]

@@ -21,12 +21,13 @@ import standin
 from standin import DEFAULT, templates
 
 from tilearena import dataset
-from tilearena.dataset import COLUMNS, Candidate, Header, Ints, Recording, Table
+from tilearena.dataset import COLUMNS, Candidate, Header, Recording
 from tilearena.measure import BATCH_PROBLEMS
 from tilearena.parts import Parts
 from tilearena.provenance import Batch
 from tilearena.records import Protocol
 from tilearena.score import Key, Score, constant_pick, rank, score
+from tilearena.table import Ints, Table
 
 DEVICE = standin.DEVICE.model_copy(update={"slug": "synthetic-growth"})
 SPEC = "synthetic-growth"

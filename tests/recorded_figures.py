@@ -10,12 +10,13 @@ import numpy as np
 from recorded_repeats import race_row, repeat_row
 
 from tilearena import dataset
-from tilearena.dataset import Floats, Recording
+from tilearena.dataset import Recording
 from tilearena.datasheet.tables import table
 from tilearena.figures import judge
 from tilearena.records import BITS
 from tilearena.root import find_path
 from tilearena.score import rank
+from tilearena.table import Floats
 
 DEVICE, SPEC = "nvidia-h200", "lowbit-random"
 #: From there on hot and cold are the same on an H200, see docs/measuring/dram.json.

@@ -3,8 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.dataset import Floats, Ints, Recording
+from tilearena.dataset import Recording
 from tilearena.records import Protocol
+from tilearena.table import Floats, Ints
 from tilearena.vendor import CUBLASLT
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints, Table, Task
 from tilearena.records import Device, Template
 from tilearena.score import Key, Score, rank, score
+from tilearena.table import Floats, Ints, Table, Task
 
 INF = math.inf
 KEY = Key(

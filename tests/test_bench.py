@@ -86,6 +86,15 @@ def test_bench_as_json_prints_scores_alone_on_standard_output(child, recorded_qu
     assert "│ constant" in done.stderr
 
 
+def test_bench_gives_its_options_to_every_fit(run, recorded_quick, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(bench, "replay", lambda options, *_: seen.append(options.fit) or bench.Outcome([], good=True))
+    limits = ("--memory-limit", "0.5", "--time-limit", "9", "--seed", "7")
+    code, _, err = run("bench", "quick", "--replay", "--out", tmp_path / "out", *limits, *recorded_quick)
+    assert (code, err) == (0, "")
+    assert seen == [{"seed": 7, "time_limit_s": 9.0, "memory_limit_bytes": 1 << 29}]
+
+
 def test_bench_lists_a_failing_predictor_and_keeps_the_others(child, recorded_quick, tmp_path, third_party):
     tmp_path = tmp_path / "out"
     third_party("bad", "raise ValueError('no such tile')")
@@ -187,6 +196,7 @@ def test_bench_on_a_gpu_from_measuring_to_kernel_benchmarks(arena, tmp_path):
         space="paper9",
         seed=0,
         time_limit_s=60.0,
+        memory_limit_bytes=4 << 30,
     )
     with (tmp_path / "printed.txt").open("w") as file:
         outcome = bench.on_gpu(options, FakeGpu(), "quick", Console(file=file, width=160))

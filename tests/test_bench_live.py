@@ -9,11 +9,12 @@ from inprocess import InProcessHand
 from standin import DEFAULT, DEVICE, StandInRunner, StandInTrial, formula_ns, templates
 from sweeping import session as session_of
 
-from tilearena import bench_live, dataset, predict
+from tilearena import bench_live, dataset, predict, unscreened
 from tilearena.anchors import anchor_problems
 from tilearena.bench_live import bench_dtype
 from tilearena.dataset import Candidate
 from tilearena.errors import RecordingError
+from tilearena.final import is_final
 from tilearena.root import find_path
 
 VENDOR = "speedup_vs_cublaslt_geomean"
@@ -155,6 +156,32 @@ def test_live_bench_on_another_card_cross_validates_and_shows_transfer_apart(
     assert (folder / "gemm.paper9.s8.cold.parquet").is_file()
 
 
+def test_locked_problems_of_lowbit_full_are_measured_and_judged_as_any_other(arena, tmp_path):
+    """What is locked is a recording's: the oracle's first pass is of all problems here."""
+    session = session_of("lowbit-full", 2040)
+    session = replace(session, problems=session.problems[2000:])  # those before are of lowbit-random
+    locked = is_final(np.array([[p.m, p.n, p.k] for p in session.problems]))
+    assert 0 < locked.sum() < 40
+    arena.record("lowbit-random", "s8", arena.shapes(40, seed=0))
+    oracle, nearest = bench_dtype(arena.root, tmp_path / "out", session, opens(noise=1e-4), ["oracle", "nearest"])
+    for result in (oracle, nearest):
+        assert (result.first.status, result.first.n_problems, result.first.n_failed) == ("ok", 40, 0)
+    assert figure(oracle.first, "top1") == 1
+
+
+def test_predictors_are_kept_from_what_trains_and_what_was_just_measured(arena, tmp_path, session, monkeypatch):
+    seen = []
+
+    def noting(name, *arguments, **options):
+        seen.append((name, options["roots"], options["memory_limit_bytes"], options["seed"]))
+        raise RecordingError("enough")
+
+    monkeypatch.setattr(predict, "fit_predict", noting)
+    with pytest.raises(RecordingError, match="enough"):
+        bench_dtype(arena.root, tmp_path / "out", session, opens(), ["nearest"], memory_limit_bytes=1 << 30, seed=4)
+    assert seen == [("nearest", (arena.root, tmp_path / "out"), 1 << 30, 4)]
+
+
 def test_vendor_is_compared_where_it_ran(arena, tmp_path, session):
     refused = [("wrong", (p.m, p.n, p.k), 10) for p in session.problems[::2]]
     default, oracle = bench_dtype(
@@ -186,7 +213,7 @@ def test_pick_that_fails_counts_against_it_beside_the_vendor(arena, tmp_path, se
 
 
 def test_fresh_run_that_was_slowed_says_so(arena, tmp_path, session, monkeypatch):
-    monkeypatch.setattr(bench_live, "BATCH_PROBLEMS", 20)
+    monkeypatch.setattr(unscreened, "BATCH_PROBLEMS", 20)
 
     class Slowed(InProcessHand):
         """Slowed in the fresh run's second batch of three."""

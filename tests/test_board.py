@@ -10,12 +10,16 @@ import urllib.request
 from datetime import UTC, datetime
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
+from standin import DEVICE
 from streamlit.testing.v1 import AppTest
 
 from tilearena import dataset, submission
 from tilearena.errors import TilearenaError
-from tilearena.leaderboard import serve
+from tilearena.evaluate import Subject, evaluate
+from tilearena.final import is_final
+from tilearena.leaderboard import charts, serve
 
 FLAGS = [
     "--no-sandbox",
@@ -162,6 +166,27 @@ def test_board_shows_the_vendor_where_it_was_recorded(arena):
     page.selectbox("dtype").select("s4").run()
     assert list(page.table[0].value["speedup_vs_cublaslt_geomean"]) == ["n/a"]
     assert not any("cuBLASLt" in text.value for text in page.caption)
+
+
+def test_board_draws_the_problems_that_the_split_tests_and_no_other(arena, monkeypatch):
+    """Those of lowbit-full that are locked are in no chart of the split random, and no other one is of final."""
+    path = arena.record("lowbit-full", "s8", np.unique(arena.shapes(80, seed=3), axis=0))
+    subjects = [Subject("lowbit-full", "paper9", "s8", "cold", DEVICE.slug, split) for split in ("random", "final")]
+    scored = [one for subject in subjects for one in evaluate(arena.root, subject, ["nearest"])]
+    submission.write(arena.root, scored, submitter="synthetic", created_at=datetime.now(UTC))
+    problems = dataset.read(path).table.problems
+    locked = is_final(problems)
+    drawn, bands = [], []
+    monkeypatch.setattr(charts, "regret_ecdf", lambda regrets, style: drawn.append(regrets) or go.Figure())
+    monkeypatch.setattr(charts, "template_map", lambda chosen, *_: bands.append(chosen) or go.Figure())
+    page = _page(arena.root)
+    page.selectbox("split").select("final").run()
+    for regrets, chosen, one, tested in zip(drawn, bands, scored, (~locked, locked), strict=True):
+        assert len(regrets["nearest 1"]) == tested.sum()
+        assert np.mean(regrets["nearest 1"]) == pytest.approx(one.score.figures["regret_mean"].value, rel=1e-12)
+        assert len(chosen.problems) > 0
+        assert set(map(tuple, chosen.problems.tolist())) <= set(map(tuple, problems[tested].tolist()))
+        assert "none" not in chosen.pick
 
 
 def test_board_recomputes_figures_when_a_recording_changes(arena):

@@ -8,8 +8,8 @@ from scoring import KEY, judged, random_case, table
 
 from tilearena import bootstrap as bootstrap_module
 from tilearena.bootstrap import bootstrap, weighted_mean, weighted_quantiles
-from tilearena.dataset import Floats
 from tilearena.score import FIGURES, score
+from tilearena.table import Floats
 
 
 def test_intervals_hold_their_value() -> None:

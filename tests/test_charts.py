@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from tilearena.leaderboard.charts import predictor_style, regret_ecdf, template_map, template_style
+from tilearena.leaderboard.charts import (
+    TILE_SHADES,
+    predictor_style,
+    regret_ecdf,
+    repeats,
+    template_map,
+    template_style,
+)
 from tilearena.leaderboard.table import Slice
 
 LABELS = [f"{tile}/{stages}" for tile in ("large", "medium", "small") for stages in (2, 3, 4)]
@@ -12,6 +19,24 @@ def test_template_style_tells_all_templates_apart():
     assert list(style) == [*LABELS, "none"]
     assert len({colour for colour, _ in style.values()}) == 10
     assert [style[f"{tile}/3"][1] for tile in ("large", "medium", "small")] == ["square"] * 3
+
+
+def test_templates_of_one_tile_have_one_hue_whatever_else_is_in_their_labels():
+    style = template_style(["large/3", "large/3/k2", "flat/4/z4", "large/4"])
+    hues = {
+        label: next(i for i, shades in enumerate(TILE_SHADES) if style[label][0] in shades)
+        for label in style
+        if label != "none"
+    }
+    assert hues == {"large/3": 0, "large/3/k2": 0, "flat/4/z4": 1, "large/4": 0}
+    assert len({style[label] for label in style}) == 5
+
+
+def test_colours_repeat_where_there_are_more_tiles_than_hues_or_more_templates_than_shades():
+    assert not repeats([*LABELS, "small/5"])
+    assert repeats([*LABELS, "small/5", "small/6"])
+    assert not repeats([f"t{i}/3" for i in range(5)])
+    assert repeats([f"t{i}/3" for i in range(6)])
 
 
 def test_predictor_style_does_not_depend_on_the_order():

@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import typer
 
 from tilearena import __version__, cli, predict
-from tilearena.spec import load_space, load_workload, workload_names
+from tilearena.spec import load_space, load_workload, space_names, workload_names
 
 VERBS = typer.main.get_command(cli.app).commands
 KEY = ("op", "spec", "space", "dtype", "protocol", "device", "split", "predictor", "train_spec", "support")
@@ -61,8 +62,8 @@ def test_standard_files_that_were_closed_are_empty_ones_for_us_and_for_our_child
 
 def test_verbs_are_those_that_others_script_against():
     stable = {"devices", "specs", "build", "measure", "score", "bench", "submit", "check", "board", "predictors"}
-    assert set(VERBS) == stable | {"doctor", "recordings", "import", "export"}
-    with_figures = stable - {"submit", "board"} | {"doctor", "recordings", "import"}
+    assert set(VERBS) == stable | {"doctor", "recordings", "import", "export", "search"}
+    with_figures = stable - {"submit", "board"} | {"doctor", "recordings", "import", "search"}
     assert {verb for verb in VERBS if "--json" in options(verb)} == with_figures
     score = {"--spec", "--device", "--space", "--protocol", "--split", "--dtype", "--predictor", "--refit", "--json"}
     assert score <= set(options("score"))
@@ -89,9 +90,11 @@ def test_specs_lists_what_ships(run):
     rows = {(row["kind"], row["name"]): row for row in json.loads(out)}
     assert code == 0
     workloads = {("workload", name) for name in workload_names()}
-    assert set(rows) == workloads | {("space", "paper9")}
+    assert set(rows) == workloads | {("space", name) for name in space_names()}
     assert rows["workload", "lowbit-random"]["problems"] == {"s8": 2000, "s4": 2000, "b1": 2000}
     assert rows["space", "paper9"]["templates"] == {"s8": 9, "s4": 9, "b1": 9}
+    wide, native, every = (rows["space", name]["templates"] for name in ("sm80-wide", "sm90-native", "h200-all"))
+    assert every == {"s8": wide["s8"] + native["s8"] - 1}  # the default is in both
     assert rows["workload", "quick"]["fingerprint"] == load_workload("quick").fingerprint
     assert rows["space", "paper9"]["fingerprint"] == load_space("paper9").fingerprint
 
@@ -105,14 +108,15 @@ def test_devices_lists_the_recorded_ones_without_a_gpu(child):
     assert "here: no GPU" in child("devices").stdout
 
 
-def test_predictors_lists_ours_and_theirs(run, third_party):
+def test_predictors_lists_ours_and_theirs(run, third_party, checkout):
     third_party("theirs", "return 1")
     code, out, _ = run("predictors", "--json")
     rows = {row["name"]: row for row in json.loads(out)}
     assert code == 0
-    ours = {"default", "heuristic", "gbdt", "mlp"}
-    assert {name for name, row in rows.items() if row["kind"] == "predictor"} == {*ours, "theirs"}
-    assert {name for name, row in rows.items() if row["kind"] == "baseline"} == {"constant", "nearest", "oracle"}
+    ours = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["entry-points"]
+    kinds = {kind: {name for name, row in rows.items() if row["kind"] == kind} for kind in ("predictor", "baseline")}
+    assert kinds["predictor"] == {*ours["tilearena.predictors"], "theirs"}
+    assert kinds["baseline"] == set(ours["tilearena.baselines"])
     assert rows["theirs"] == {
         "name": "theirs", "version": "1", "kind": "predictor", "from": "theirs_plugin:Plugin", "error": ""
     }  # fmt: skip

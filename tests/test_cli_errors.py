@@ -85,7 +85,11 @@ def test_bad_spec_is_named_with_file_and_line(refusal, tmp_path, change, key):
             "no workload named 'nope'; use anchors, lowbit-full, lowbit-random, networks, quick, or a path that ends "
             "in .yaml",
         ),
-        ("--space", "nope", "no space named 'nope'; use paper9, or a path that ends in .yaml"),
+        (
+            "--space",
+            "nope",
+            "no space named 'nope'; use h200-all, paper9, sm80-wide, sm90-native, or a path that ends in .yaml",
+        ),
         ("--dtype", "f16", "--dtype 'f16' is unknown; choose from s8, s4, b1"),
         ("--protocol", "warm", "--protocol 'warm' is unknown; choose from cold, hot"),
         ("--split", "rows", "--split 'rows' is unknown; choose from random, models"),

@@ -9,6 +9,7 @@ import standin
 from standin import DEVICE
 
 from tilearena import dataset, live, search_run
+from tilearena.final import is_final
 from tilearena.root import find_path
 from tilearena.search_space import Points
 from tilearena.spec import load_workload
@@ -138,6 +139,23 @@ def test_live_search_of_a_replay_keeps_the_best_of_the_picks_by_the_screen(searc
     code, out, _ = run(*asked)
     assert code == 0
     assert "3 samples of each pick choose" in out
+
+
+def test_search_looks_at_what_the_split_tests_alone(searched, checkout):
+    """Of lowbit-full the locked problems are left out, or they alone are looked at."""
+    table = dataset.read(find_path(checkout, "nvidia-h200", "lowbit-full", "paper9", "s8", "cold")).table
+    locked = is_final(table.problems)
+    lost = table.time_ns.mean(axis=1) / table.time_ns.min(axis=1) - 1
+    asked = ("search", "--spec", "lowbit-full", "--device", "nvidia-h200", "--dtype", "s8", "--predictor", "constant")
+    asked = (*asked, "--strategy", "random", "--strategy", "constant-k")
+    for split, tested in (("random", ~locked), ("final", locked)):
+        found = searched(*asked, "--split", split)
+        assert (found["n_problems"], found["n_of"]) == (tested.sum(), tested.sum())
+        assert at(found, "random", 1) == pytest.approx(lost[tested].mean())
+        assert at(found, "constant-k", 1) == at(found, "constant", 1)
+    found = searched(*asked, "--live", "2", "--replay", "--sample", "30")
+    assert (found["n_problems"], found["n_of"]) == (30, (~locked).sum())
+    assert {row["predictor"]: row["n_problems"] for row in found["rows"]} == {"constant-k": 30, "constant": 30}
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tilearena.datasheet.findings import (
 from tilearena.datasheet.limits import at_the_same_time, limits
 from tilearena.datasheet.page import days, render, write_datasheet
 from tilearena.datasheet.pictures import Picture, draw
-from tilearena.datasheet.tables import ceilings, devices, failures, n_samples, sizes, trust
+from tilearena.datasheet.tables import ceilings, devices, failures, n_samples, sizes, spaces, trust
 from tilearena.errors import RecordingError
 
 WHOLE = DEVICE.slug
@@ -84,6 +84,58 @@ def test_sizes_and_state_are_those_of_the_files(collection):
     assert [row[2] for row in rows_of(devices(collection))] == ["all 132", "all 132", "72 of 132"]
 
 
+def wide(one, **changes):
+    """``one`` as of a space ``wide`` whose last two templates have split-K, the last one by sums in memory."""
+    candidates = list(one.header.candidates)
+    for i, adding in ((7, False), (8, True)):
+        template = candidates[i].template.model_copy(update={"split_k": 2, "adding": adding})
+        candidates[i] = candidates[i].model_copy(update={"id": template.id, "template": template})
+    header = one.header.model_copy(update={"space": "wide", "candidates": tuple(candidates)})
+
+    def failing(row):
+        wrong = {"elapsed_ns": [], "launches": 0, "status": "wrong_result", "reason": f"row {row['m']} is wrong"}
+        deep = wrong | {"status": "infeasible", "reason": f"K has {row['k'] // 64} steps"}
+        return row | {7: deep if row["m"] < LEAST_M else {}, 8: wrong}.get(row["candidate"], {})
+
+    changed_ = changed(one, failing)
+    return replace(changed_, recording=replace(changed_.recording, header=header))
+
+
+def test_another_space_is_named_and_its_templates_fail_together(collection):
+    plain = held(collection, "lowbit-full s8 cold")
+    one = wide(plain)
+    both = Collection((plain, one))
+    assert (plain.name, one.name) == ("lowbit-full s8 cold", "lowbit-full wide s8 cold")
+    m = plain.recording.table.problems[:, 0]
+    few = m[m < LEAST_M]
+    of_wide = [row[1:] for row in rows_of(failures(both)) if row[1] == "wide"]
+    assert of_wide[1:] == [
+        [
+            "wide",
+            "templates",
+            "infeasible",
+            "K has ... steps",
+            str(len(few)),
+            str(8 * 30),
+            f"{few.min()} to {few.max()}",
+        ],
+        [
+            "wide",
+            "templates that add in memory",
+            *("wrong_result", "row ... is wrong", "30", "30", f"{m.min()} to {m.max()}"),
+        ],
+    ]
+    assert rows_of(spaces(both)) == [["`paper9`", "s8", *"99001"], ["`wide`", "s8", *"99021"]]
+    text = " ".join(limits(both))
+    assert "launched 30 of 30 gave a wrong result" in text
+    assert "Most is recorded of the space `paper9`; fewer problems of others: `wide` on 30 of lowbit-full s8." in text
+    assert "No template has split-K" not in text
+    alone = " ".join(limits(Collection((plain,))))
+    assert "No template has split-K or `wgmma`." in alone
+    assert "gave a wrong result" not in alone
+    assert "of others" not in alone
+
+
 def test_failures_are_counted_by_reason(collection):
     below, total = {}, {}
     for one in collection.held:
@@ -92,7 +144,7 @@ def test_failures_are_counted_by_reason(collection):
         total[one.header.dtype] = total.get(one.header.dtype, 0) + len(m)
     assert rows_of(failures(collection)) == [
         [
-            *(dtype, "cublaslt", "launch_failed", f"fewer than {LEAST_M} rows"),
+            *(dtype, "paper9", "cublaslt", "launch_failed", f"fewer than {LEAST_M} rows"),
             *(str(len(below[dtype])), str(total[dtype]), f"{min(below[dtype])} to {max(below[dtype])}"),
         ]
         for dtype in sorted(below)

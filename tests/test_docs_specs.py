@@ -1,18 +1,69 @@
-"""The examples of docs/add-a-workload.md load."""
+"""The examples of docs/add-a-workload.md and docs/spaces.md load, and both pages name every key."""
 
 import re
 from pathlib import Path
 
-from tilearena.spec import load_space, load_workload
+import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "add-a-workload.md"
+from tilearena.draw import Limits
+from tilearena.space import Default, Screen, Space
+from tilearena.spec import Workload, load_space, load_workload, space_names
+from tilearena.tile import Tile
+
+DOCS = Path(__file__).parents[1] / "docs"
+SPACES = (DOCS / "spaces.md").read_text()
 
 
-def test_examples_load(tmp_path: Path) -> None:
-    _, workload, space = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (tmp_path / "workload.yaml").write_text(workload)
-    (tmp_path / "space.yaml").write_text(space)
+def example(page: str) -> str:
+    """The last YAML of a page."""
+    return re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)[-1]
+
+
+def test_workload_of_the_page_loads(tmp_path: Path) -> None:
+    (tmp_path / "workload.yaml").write_text(example("add-a-workload.md"))
     # 2 listed, 6 of the grid, 100 random, 10 of the network
     assert len(load_workload(str(tmp_path / "workload.yaml")).problems_for("s8")) == 118
-    labels = [t.label for t in load_space(str(tmp_path / "space.yaml")).templates("b1", "and")]
-    assert labels == ["large/2", "large/3", "large/4", "small/2", "small/3", "small/4"]
+
+
+def test_space_of_the_page_loads(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text(example("spaces.md"))
+    space = load_space(str(tmp_path / "space.yaml"))
+    nine = [t.label for t in load_space("paper9").templates("s8")]
+    flat = ["flat/3", "flat/3/k4", "flat/4", "flat/4/k4"]
+    assert [t.label for t in space.templates("s8")] == [*nine, *flat, "tall/6/pingpong", "tall/6/pingpong/c2x1"]
+    assert [t.label for t in space.templates("b1", "and")] == [*nine, *flat]
+    labels = {t.label for t in space.templates("s8")}
+    assert {"large/3", "flat/4/k4", "tall/6/pingpong/c2x1"} <= labels  # those in the text
+
+
+@pytest.mark.parametrize(("title", "model"), [("Keys of a space", Space), ("Keys of a tile", Tile)])
+def test_every_key_of_a_space_is_documented(title: str, model: type[Space] | type[Tile]) -> None:
+    section = SPACES.split(f"### {title}\n")[1].split("\n#")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(model.model_fields)
+    assert all(f"`{key}`" in SPACES for key in (*Screen.model_fields, *Default.model_fields))
+
+
+def test_every_key_of_a_workload_is_in_the_example() -> None:
+    text = example("add-a-workload.md")
+    missing = [key for key in (*Workload.model_fields, *Limits.model_fields) if f"{key}:" not in text]
+    assert missing == []
+
+
+def test_page_lists_the_spaces_that_ship_and_ids_that_exist() -> None:
+    table = SPACES.split("## Write one")[0]
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \|", table, flags=re.MULTILINE)
+    assert {name: dtypes.split(", ") for name, dtypes in rows} == {
+        name: list(load_space(name).dtypes) for name in space_names()
+    }
+    ids = {t.id for t in load_space("h200-all").templates("s8")}
+    named = re.findall(r"^    (s8_\w+)", SPACES, flags=re.MULTILINE)
+    assert [id_ for id_ in named if id_ not in ids] == ["s8_128x256x64_w64x64x64_i16x8x32_st3_z4_k2"]
+    assert f"With {len(ids)} templates" in SPACES
+
+
+def test_readme_counts_the_templates() -> None:
+    templates = load_space("h200-all").templates("s8")
+    native = sum(t.generator == "cutlass3" for t in templates)
+    text = (DOCS.parent / "README.md").read_text()
+    assert f"nine, {len(templates) - native} on `mma.sync`, {native} on `wgmma`, all" in text
+    assert f"--space h200-all   {len(templates)} templates" in text

@@ -10,7 +10,8 @@ from tilearena import dataset
 from tilearena.dataset import Recording
 from tilearena.hands import Order
 from tilearena.measure import opening
-from tilearena.measured_k import by_hand, measured_k
+from tilearena.measured_k import measured_k
+from tilearena.unscreened import by_hand
 from tilearena.worker_hand import WorkerHand
 
 pytestmark = pytest.mark.gpu

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tilearena import dataset, row_fault, rows
-from tilearena.dataset import Floats, Ints, Recording
+from tilearena.dataset import Recording
 from tilearena.score import score
+from tilearena.table import Floats, Ints
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, SOURCE = DOCS / "growth.md", DOCS / "measuring" / "growth.json"

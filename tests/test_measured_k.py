@@ -9,10 +9,12 @@ from inprocess import InProcessHand
 from standin import DEFAULT, DEVICE, StandInRunner, StandInTrial, formula_ns, templates
 from sweeping import session
 
-from tilearena import measured_k
-from tilearena.dataset import Recording, Table, Task
-from tilearena.measured_k import FirstSamples, MeasuredK, by_hand, by_runner
+from tilearena import measured_k, unscreened
+from tilearena.dataset import Recording
+from tilearena.measured_k import FirstSamples, MeasuredK
 from tilearena.records import Status
+from tilearena.table import Table, Task
+from tilearena.unscreened import by_hand, by_runner
 
 #: First picks of the three problems: the default, nothing, and one that fails where a test plants it.
 PICKS = np.array([[1, 8, 0], [-1, -1, -1], [4, 1, -1]])
@@ -101,7 +103,7 @@ def test_samples_of_noise_lose_what_the_recording_says(three, table):
 
 
 def test_batches_are_reported_and_their_costs_added(three, table, monkeypatch):
-    monkeypatch.setattr(measured_k, "BATCH_PROBLEMS", 1)
+    monkeypatch.setattr(unscreened, "BATCH_PROBLEMS", 1)
     seen, one = [], by_runner(StandInRunner(noise=0.0))
 
     def slow(order):

@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from standin import templates
 
 from tilearena.agreement import matched
-from tilearena.dataset import Table, Task
 from tilearena.datasheet import pictures
 from tilearena.datasheet.collection import collect
 from tilearena.datasheet.pictures import Picture, PictureError, draw, save
 from tilearena.datasheet.pictures_of_choice import _legend, k_bands, majority, template_colours, winner_shares
 from tilearena.datasheet.pictures_of_speed import running
 from tilearena.datasheet.roofline import PEAKS, moved_bytes, operations
+from tilearena.table import Table, Task
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from faking import FOLDS, PLUGIN, TABLE, assert_failed, run
 
 from tilearena import predict
 from tilearena.conformance import synthetic_task
-from tilearena.dataset import Table
 from tilearena.errors import PredictorError
 from tilearena.predict import cross_fit, fit_predict
 from tilearena.predict_child import write_job
 from tilearena.score import constant_pick
 from tilearena.splits import Fold, plan
+from tilearena.table import Table
 
 
 def test_cross_fit_ranks_every_test_row_by_cost(install_fake):

@@ -10,20 +10,16 @@ from tilearena.baselines.constant import Constant
 from tilearena.baselines.nearest import Nearest
 from tilearena.baselines.oracle import Oracle
 from tilearena.conformance import conformance, synthetic_table, synthetic_task
-from tilearena.dataset import Table
 from tilearena.errors import PredictorError
 from tilearena.figures import log_slowdown
 from tilearena.plugins import Declined, Predictor, discover, load
 from tilearena.predictors.default import DefaultTemplate
-from tilearena.predictors.features import (
-    features,
-    geometry,
-    occupancy,
-    registers_per_thread,
-)
+from tilearena.predictors.features import features
+from tilearena.predictors.geometry import geometry, occupancy, registers_per_thread
 from tilearena.predictors.heuristic import DEFAULTS, Heuristic, log_time
 from tilearena.predictors.mlp import Layer, inputs, loss
 from tilearena.score import constant_pick
+from tilearena.table import Table
 
 TABLE = synthetic_table(600)
 TRAIN, TEST = TABLE.take(np.arange(480)), TABLE.take(np.arange(480, 600))

@@ -47,9 +47,9 @@ def ask(database, title):
 
 
 def is_of(path, recording, *, repeat=True):
-    """Device, workload, dtype, protocol, and whether it is a repeat."""
+    """Device, workload, space, dtype, protocol, and whether it is a repeat."""
     h = recording.header
-    key = (h.device.slug, h.spec, h.dtype, h.protocol.name)
+    key = (h.device.slug, h.spec, h.space, h.dtype, h.protocol.name)
     return (*key, ".repeat." in path) if repeat else key
 
 
@@ -119,7 +119,7 @@ def test_winners(database, recordings):
             key = is_of(path, recording, repeat=False)
             expected |= {(*key, table.task.templates[c].label): n / len(table.problems) for c, n in wins.items()}
     found = ask(database, "How often each template wins")
-    assert {row[:5]: row[5] for row in found} == pytest.approx(expected, rel=1e-12)
+    assert {row[:6]: row[6] for row in found} == pytest.approx(expected, rel=1e-12)
     assert len(found) == len(expected)
 
 

@@ -109,6 +109,29 @@ def test_contender_is_judged_by_its_smallest_screen_sample_against_the_smallest_
     assert counts(rows)[3] == 2
 
 
+@pytest.mark.parametrize(
+    ("most", "fresh"), [(None, [16, 16, 16, 16]), (4, [16, 16, 16, 16]), (3, [16, 0, 16, 16]), (2, [16, 0, 0, 16])]
+)
+def test_of_many_contenders_those_with_the_smallest_screen_medians_go_on(most, fresh):
+    # medians 100, 104, 103, 102, all within the margin; the default, 1, is among them, and gets its few in any case
+    protocol = COLD.model_copy(update={"max_contenders": most})
+    _, rows = race([100, 104, 103, 102, 104, 500], protocol=protocol)
+    expected = [2 + (4 if i == DEFAULT and not rounds else rounds) for i, rounds in enumerate(fresh)]
+    assert counts(rows) == [*expected, 4, 4]
+
+
+def test_of_equal_contenders_the_first_go_on():
+    _, rows = race([500, 500, 100, 100, 500, 500], protocol=COLD.model_copy(update={"max_contenders": 1}))
+    # the only one left has no rival
+    assert counts(rows) == [2, 2 + 4, 2 + 4, 2, 4, 4]
+
+
+def test_contender_that_was_left_out_comes_back_if_the_others_turn_out_slower():
+    protocol = COLD.model_copy(update={"max_contenders": 1})
+    _, rows = race([[100, 100, 120], 300, [112, 112, 115], 125, 300, 50], protocol=protocol)
+    assert counts(rows)[2] == 2 + 16
+
+
 def test_time_of_a_contender_is_the_median_of_its_fresh_samples_alone():
     runner, rows = race([[10, 10, *[100] * 16], [500], [10, 10, *[90] * 16], [800], 500, 40])
     table = dataset.rows_from(rows)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scoring import INF, KEY, table, values
 
-from tilearena.dataset import Floats, Ints
 from tilearena.score import FIGURES, Score, score
+from tilearena.table import Floats, Ints
 
 
 def numbers(result: Score) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import pytest
 import scoring
 from scoring import INF, KEY, values
 
-from tilearena.dataset import Table
 from tilearena.picks import padded, picks_fingerprint, read_picks, write_picks
 from tilearena.score import constant_costs, constant_pick, rank, score
+from tilearena.table import Table
 
 #: The default, 1, is feasible everywhere.
 T, DEFAULT = 300, 1

@@ -19,7 +19,7 @@ def digest(workload, dtype):
 
 def test_shipped_names_are_listed():
     assert workload_names() == ["anchors", "lowbit-full", "lowbit-random", "networks", "quick"]
-    assert space_names() == ["paper9"]
+    assert space_names() == ["h200-all", "paper9", "sm80-wide", "sm90-native"]
 
 
 @pytest.mark.parametrize("name", ["anchors", "lowbit-full", "lowbit-random", "networks", "quick"])

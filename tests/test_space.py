@@ -1,8 +1,6 @@
 import pytest
 
 from tilearena.errors import SpecError
-from tilearena.feasible import rejection, support
-from tilearena.records import Device, Problem
 from tilearena.spec import load_space
 
 BASE = """\
@@ -15,17 +13,6 @@ stages: [3, 5]
 dtypes: [s8, b1]
 default: {tile: little, stages: 3}
 """
-#: Limits of sm_86: 10 GiB, 99 KiB of shared memory for a block (CUDA C++ Programming Guide).
-CARD = Device(
-    slug="a-card",
-    product="A card",
-    compute_capability=(8, 6),
-    sm_count=68,
-    l2_bytes=5 << 20,
-    memory_bytes=10 << 30,
-    smem_per_block_bytes=99 << 10,
-    smem_per_sm_bytes=100 << 10,
-)
 S8 = load_space("paper9").templates("s8")
 
 
@@ -33,10 +20,6 @@ def read(folder, text):
     path = folder / "mine.yaml"
     path.write_text(text)
     return load_space(str(path))
-
-
-def device(arch, **changes):
-    return CARD.model_copy(update={"compute_capability": divmod(arch, 10), **changes})
 
 
 def test_paper9_order_and_default():
@@ -104,10 +87,11 @@ def test_fingerprint_follows_the_order_of_tiles_but_not_of_keys(tmp_path):
         (
             "warp: [32, 32]",
             "wrap: [32, 32]",
-            "line 5: tiles.little.wrap is an unknown key; use one of threadblock, warp",
+            "line 5: tiles.little.wrap is an unknown key; use one of threadblock, generator, warp",
         ),
-        ("version: 1", "version: 1\nk_bytes: 48", "line 3: k_bytes should be 64 or 128, but is 48"),
-        ("version: 1", "version: 1\ngenerator: triton", "line 3: generator should be 'cutlass2'"),
+        ("version: 1", "version: 1\nk_bytes: 48", "line 3: k_bytes should be 64, 128 or 256, but is 48"),
+        ("version: 1", "version: 1\ngenerator: cutlass2", "line 3: generator is an unknown key; use one of name"),
+        ("[64, 64], warp", "[64, 64], generator: triton, warp", "little.generator should be 'cutlass2' or 'cutlass3'"),
         ("  little:", "  Little:", "line 5: tiles.Little should match the pattern"),
     ],
 )
@@ -115,62 +99,3 @@ def test_space_mistake_names_line_and_key(tmp_path, old, new, says):
     assert BASE.count(old) == 1
     with pytest.raises(SpecError, match=says):
         read(tmp_path, BASE.replace(old, new))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "bit_op", "expected"),
-    [
-        ("s8", None, "unsupported native native native native native native"),
-        ("s4", None, "unsupported native native native emulated emulated emulated"),
-        ("b1", "and", "unsupported native native native native emulated emulated"),
-        ("b1", "xor", "unsupported native native native unsupported emulated emulated"),
-    ],
-)
-def test_support_follows_the_compiled_code(dtype, bit_op, expected):
-    assert [support(dtype, bit_op, arch) for arch in (75, 80, 86, 89, 90, 100, 120)] == expected.split()
-
-
-def test_rejection_passes_what_runs():
-    problem = Problem(dtype="s8", m=17, n=136, k=400)
-    assert [rejection(problem, t, CARD) for t in S8] == [None] * 9
-
-
-def test_rejection_counts_shared_memory_of_the_block():
-    problem = Problem(dtype="s8", m=17, n=136, k=400)
-    turing_like = device(86, smem_per_block_bytes=64 << 10)
-    refused = {t.label: rejection(problem, t, turing_like) for t in S8}
-    assert [label for label, reason in refused.items() if reason] == ["large/3", "large/4"]
-    assert refused["large/4"] == "needs 98304 bytes of shared memory, a block has 65536"
-
-
-def test_rejection_needs_sm_80():
-    problem = Problem(dtype="s8", m=17, n=136, k=400)
-    assert rejection(problem, S8[0], device(75)) == "sm_75 is older than sm_80, the first with these instructions"
-
-
-def test_rejection_of_xor_on_sm_90():
-    problem = Problem(dtype="b1", m=1, n=8, k=128, bit_op="xor")
-    template = load_space("paper9").templates("b1", "xor")[0]
-    assert rejection(problem, template, device(90)) == "b1 xor does not exist on sm_90"
-    assert rejection(problem, template, device(89)) is None
-
-
-def test_rejection_of_a_template_of_another_operation():
-    problem = Problem(dtype="b1", m=1, n=8, k=128, bit_op="xor")
-    template = load_space("paper9").templates("b1", "and")[0]
-    assert rejection(problem, template, CARD) == f"template {template.id} does not compute b1 xor"
-
-
-def test_rejection_counts_two_slots_of_operands_and_output_and_two_gibibytes():
-    problem = Problem(dtype="s8", m=16384, n=16384, k=16384)
-    needed = 2 * (2 * 16384**2 + 4 * 16384**2) + (2 << 30)
-    assert rejection(problem, S8[0], device(86, memory_bytes=needed)) is None
-    reason = rejection(problem, S8[0], device(86, memory_bytes=needed - 1))
-    assert reason == f"needs {needed} bytes of device memory, A card has {needed - 1}"
-
-
-def test_rejection_counts_tiles_along_n_against_the_grid():
-    narrow = S8[0].model_copy(update={"threadblock": (64, 8, 64), "warp": (32, 8, 64)})
-    assert rejection(Problem(dtype="s8", m=1, n=8 * 65535, k=16), narrow, CARD) is None
-    reason = rejection(Problem(dtype="s8", m=1, n=8 * 65536, k=16), narrow, CARD)
-    assert reason == "needs 65536 tiles along N, a grid has at most 65535"

@@ -174,7 +174,9 @@ def test_unknown_name_lists_the_shipped_ones():
         SpecError, match="no workload named 'fast'; use anchors, lowbit-full, lowbit-random, networks, quick, or a path"
     ):
         load_workload("fast")
-    with pytest.raises(SpecError, match="no space named 'paper'; use paper9, or a path"):
+    with pytest.raises(
+        SpecError, match="no space named 'paper'; use h200-all, paper9, sm80-wide, sm90-native, or a path"
+    ):
         load_space("paper")
 
 

@@ -7,10 +7,10 @@ import pytest
 from scoring import DEVICE
 from test_splits import TASK, grid, table
 
-from tilearena.dataset import Ints, Table
 from tilearena.errors import RecordingError
 from tilearena.final import is_final
 from tilearena.splits import Fold, plan, random_folds
+from tilearena.table import Ints, Table
 
 #: m of shapes m x 136 x 144, the locked ones of lowbit-full first.
 MS = np.arange(1, 41)

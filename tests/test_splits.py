@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scoring import DEVICE, template
 
-from tilearena.dataset import Ints, Table, Task
 from tilearena.errors import RecordingError, SpecError
 from tilearena.splits import (
     groups_for,
@@ -16,6 +15,7 @@ from tilearena.splits import (
     shape_codes,
     train_spec_for,
 )
+from tilearena.table import Ints, Table, Task
 
 TEMPLATES = (template(2), template(3))
 TASK = Task("gemm", "s8", None, "test", TEMPLATES, 0, DEVICE, "cold")

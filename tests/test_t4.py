@@ -13,6 +13,7 @@ from tilearena.dataset import Recording
 from tilearena.errors import RecordingError
 from tilearena.exchange import t4
 from tilearena.records import LABELS, Measurement, Status
+from tilearena.spec import load_space
 
 #: What the schema T4 1.0.0 of results asks for (Kernel Tuner 1.5.0, ``kernel_tuner/schema/T4/1.0.0``, Apache-2.0), and
 #: what its readers do (AutoTuningAssociation/autotuning_methodology 1.1.0): names and objectives of measurements.
@@ -79,6 +80,13 @@ METADATA = {
 }
 
 
+#: Of a template of paper9.
+PLAIN = {
+    **{"generator": 2, "split_k": 1, "swizzle": 1, "cluster_m": 1, "cluster_n": 1},
+    **{"schedule": 0, "stream_k": 0, "swapped": 0, "adding": 0},
+}
+
+
 def small(header, *rows):
     """Two problems, of templates 0 and 1 and a control (2)."""
     return Recording(header, dataset.rows_from(rows))
@@ -111,11 +119,21 @@ def test_results_have_every_template_in_space_order_with_times_of_one_launch_in_
     assert measurements(seven["results"][1])["time"] == (60 / 1e6, "ms")
 
 
+def test_no_two_templates_of_a_large_space_have_the_same_configuration():
+    templates = load_space("h200-all").templates("s8")
+    found = [t4.configuration(template) for template in templates]
+    assert len({tuple(one.items()) for one in found}) == len(templates)
+    native = {t.id: one for t, one in zip(templates, found, strict=True)}["s8_128x256x128_c2x1_cooperative_st4"]
+    changed = {"generator": 3, "cluster_m": 2, "schedule": 3}
+    assert {name: native[name] for name in PLAIN} == PLAIN | changed
+    assert all(type(value) is int for one in found for value in one.values())
+
+
 def test_configuration_is_what_tells_templates_apart(small_header, rows):
     (_, document), _ = t4.results(small(small_header, *rows))
     first, second = (result["configuration"] for result in document["results"])
     tile = {"threadblock_m": 128, "threadblock_n": 256, "threadblock_k": 64, "warp_m": 64, "warp_n": 64, "warp_k": 64}
-    assert first == tile | {"instruction_m": 16, "instruction_n": 8, "instruction_k": 32, "stages": 2}
+    assert first == tile | {"instruction_m": 16, "instruction_n": 8, "instruction_k": 32, "stages": 2} | PLAIN
     assert second == first | {"stages": 3}
     assert document["metadata"]["default"] == second
     assert document["metadata"] | {"dtype": "s8", "m": 7, "n": 8, "k": 16} == document["metadata"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tilearena import dataset
-from tilearena.dataset import Table
 from tilearena.leaderboard.table import (
     View,
     k_band,
@@ -17,6 +16,7 @@ from tilearena.leaderboard.table import (
     slice_at,
     views,
 )
+from tilearena.table import Table
 
 S8 = View(
     device="synthetic-device",
@@ -27,6 +27,7 @@ S8 = View(
     space="paper9",
     op="gemm",
     support="native",
+    train_spec="lowbit-random",
 )
 
 
@@ -87,6 +88,15 @@ def test_views_keep_emulated_results_apart(board):
     assert [(view.dtype, view.support) for view in views(board.rows)] == [("s8", "native"), ("s4", "emulated")]
     mixed = [row("gbdt", 0.9), row("mlp", 0.99, support="emulated")]
     assert [r["predictor"] for r in ranking(mixed, S8)] == ["gbdt"]
+
+
+def test_views_keep_apart_what_was_trained_on_other_workloads():
+    of_networks = {"spec": "networks", "split": "models"}
+    rows = [row("gbdt", 0.9, **of_networks), row("gbdt", 0.95, **of_networks, train_spec="lowbit-full")]
+    one, other = views(rows)
+    assert (one.train_spec, other.train_spec) == ("lowbit-random", "lowbit-full")
+    assert [r["top2"] for r in ranking(rows, one)] == [0.9]
+    assert [r["top2"] for r in ranking(rows, other)] == [0.95]
 
 
 def test_ranking_is_by_top2_then_regret_then_name():

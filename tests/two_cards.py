@@ -18,7 +18,8 @@ import numpy as np
 
 from tilearena import dataset
 from tilearena.agreement import carried
-from tilearena.dataset import Floats, Recording
+from tilearena.dataset import Recording
+from tilearena.table import Floats
 
 KINDS = tuple((dtype, protocol) for dtype in ("s8", "b1") for protocol in ("cold", "hot"))
 #: How both cards shared the problems.

@@ -16,6 +16,8 @@ from tilearena.splits import shape_codes
 
 #: In the order in which they are shown: what is native on all cards of the suite first.
 SHOWN: tuple[Dtype, ...] = ("s8", "b1", "s4")
+#: The space that comes first, and goes without saying.
+PUBLISHED = "paper9"
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,15 @@ class Held:
         return self.recording.header
 
     @property
-    def name(self) -> str:
-        """``lowbit-random s8 cold``, and ``, repeat`` where it is one; spaces but paper9 are named."""
+    def subject(self) -> str:
+        """``lowbit-random s8``; other spaces than `PUBLISHED` are named."""
         h = self.header
-        space = "" if h.space == "paper9" else f" {h.space}"
-        return f"{h.spec}{space} {h.dtype} {h.protocol.name}{', repeat' if self.is_repeat else ''}"
+        return f"{h.spec} {h.dtype}" if h.space == PUBLISHED else f"{h.spec} {h.space} {h.dtype}"
+
+    @property
+    def name(self) -> str:
+        """``lowbit-random s8 cold``, and ``, repeat`` where it is one."""
+        return f"{self.subject} {self.header.protocol.name}{', repeat' if self.is_repeat else ''}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,15 @@ def _read(root: Path) -> Iterator[Held]:
 def _order(one: Held) -> tuple[object, ...]:
     h, device = one.header, one.header.device
     place = (device.product, device.sm_total is not None, -device.sm_count, device.slug)
-    return (*place, h.spec, h.space, SHOWN.index(h.dtype), PROTOCOLS.index(h.protocol.name), one.is_repeat)
+    return (
+        *place,
+        h.spec,
+        h.space != PUBLISHED,
+        h.space,
+        SHOWN.index(h.dtype),
+        PROTOCOLS.index(h.protocol.name),
+        one.is_repeat,
+    )
 
 
 def largest(candidates: Sequence[Held], dtype: Dtype, protocol: ProtocolName) -> Held | None:

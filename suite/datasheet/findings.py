@@ -6,12 +6,12 @@ from itertools import combinations
 import numpy as np
 
 from tilearena.agreement import carried
-from tilearena.dataset import Floats
 from tilearena.datasheet.collection import Collection, Held
 from tilearena.datasheet.roofline import PEAKS, moved_bytes, operations
 from tilearena.datasheet.tables import cards_of, table
 from tilearena.figures import measured
 from tilearena.judge import cublaslt_ns
+from tilearena.table import Floats
 
 #: What both are of, and two recordings that have problems in common.
 Pair = tuple[str, Held, Held]
@@ -136,7 +136,7 @@ def hot_and_cold(collection: Collection) -> Iterator[Pair]:
     for cold in collection.firsts:
         hot = collection.like(cold, protocol="hot")
         if cold.header.protocol.name == "cold" and hot is not None:
-            yield f"{cold.header.spec} {cold.header.dtype}, `{cold.header.device.slug}`", hot, cold
+            yield f"{cold.subject}, `{cold.header.device.slug}`", hot, cold
 
 
 def whole_and_part(collection: Collection) -> Iterator[Pair]:

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilearena.datasheet.collection import Collection, Held
 from tilearena.datasheet.roofline import moved_bytes
 from tilearena.datasheet.tables import cards_of, n_samples
+from tilearena.records import Status
 
 #: On an H200 a hot launch finds nothing in the L2 from there on, see docs/measuring/dram.json.
 HOT_IS_COLD = {"NVIDIA H200": 50_000_000}
@@ -18,7 +21,8 @@ FAR = 0.01
 def limits(collection: Collection) -> list[str]:
     """The section, a point for each limit."""
     found = (*_products(collection), *_samples(collection), *_emulated(collection), *_hot(collection))
-    found = (*found, *_interval(collection), *_drift(collection), *_together(collection), *_scope())
+    found = (*found, *_interval(collection), *_drift(collection), *_together(collection), *_adding(collection))
+    found = (*found, *_scope(collection))
     return ["## Known limits", "", *(f"- {text}" for text in found), ""]
 
 
@@ -59,7 +63,7 @@ def _hot(collection: Collection) -> Iterator[str]:
         least = HOT_IS_COLD.get(one.header.device.product)
         if one.header.protocol.name == "hot" and least is not None:
             large = moved_bytes(one.recording.table.problems, one.header.dtype) > least
-            shares.setdefault(f"{one.header.spec} {one.header.dtype}", float(np.mean(large)))
+            shares.setdefault(one.subject, float(np.mean(large)))
     if shares:
         listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
         yield (
@@ -93,8 +97,7 @@ def _together(collection: Collection) -> Iterator[str]:
 
 
 def _name(one: Held) -> str:
-    h = one.header
-    return f"{h.spec} {h.dtype} {h.protocol.name} of `{h.device.slug}`"
+    return f"{one.subject} {one.header.protocol.name} of `{one.header.device.slug}`"
 
 
 def _drift(collection: Collection) -> Iterator[str]:
@@ -123,8 +126,39 @@ def at_the_same_time(one: Held, other: Held) -> bool:
     return False
 
 
-def _scope() -> Iterator[str]:
+def _adding(collection: Collection) -> Iterator[str]:
+    """Of the kernels with an epilogue that CUTLASS does not have."""
+    counts = {Status.OK: 0, Status.WRONG_RESULT: 0}
+    for one in collection.held:
+        adding = [i for i, c in enumerate(one.header.candidates) if c.template is not None and c.template.adding]
+        rows = one.recording.rows
+        statuses = rows["status"].filter(pc.is_in(rows["candidate"], pa.array(adding, pa.int16())))
+        for status in counts:
+            counts[status] += pc.sum(pc.equal(statuses.cast(pa.string()), status.value)).as_py() or 0
+    if wrong := counts[Status.WRONG_RESULT]:
+        yield (
+            "Templates whose parts of K add themselves up in memory (their ids end in `a`, as in `_k2a`) are an "
+            "experiment of this project: CUTLASS has no such epilogue. Of their rows that were launched "
+            f"{wrong:,} of {sum(counts.values()):,} gave a wrong result, so they have no time."
+        )
+
+
+def _scope(collection: Collection) -> Iterator[str]:
+    problems: dict[str, dict[str, int]] = {}
+    for one in collection.firsts:
+        sizes = problems.setdefault(one.header.space, {})
+        subject = f"{one.header.spec} {one.header.dtype}"
+        sizes[subject] = max(sizes.get(subject, 0), len(one.recording.table.problems))
+    most = max(problems, key=lambda space: sum(problems[space].values()))
+    less = [
+        f"`{space}` on {', '.join(f'{count:,} of {subject}' for subject, count in sizes.items())}"
+        for space, sizes in problems.items()
+        if space != most
+    ]
+    if less:
+        yield f"Most is recorded of the space `{most}`; fewer problems of others: {'; '.join(less)}."
+    if not any(t.split_k > 1 or t.generator == "cutlass3" for one in collection.held for t in one.recording.templates):
+        yield "No template has split-K or `wgmma`."
     yield (
-        "Templates of one space (no split-K, no `wgmma`), s32 output without a fused epilogue, A row-major and B "
-        "column-major, operands uniform over all bit patterns."
+        "s32 output without a fused epilogue, A row-major and B column-major, operands uniform over all bit patterns."
     )

@@ -29,6 +29,7 @@ from tilearena.datasheet.tables import (
     failures,
     n_samples,
     sizes,
+    spaces,
     trust,
 )
 from tilearena.errors import RecordingError, one_line
@@ -120,15 +121,17 @@ def _contents(collection: Collection) -> list[str]:
     return [
         "## What is recorded",
         "",
-        "How long CUTLASS templates (tile, stages) take on matrix products D = A x B with 8-, 4- or 1-bit operands and "
-        "s32 output, so that choosing one can be learned and judged. A row is one candidate on one problem, whether it "
-        "ran or not; a sample is one timed interval, and all are kept. Beside the templates of a space, a recording "
-        "has the default template a second time (the control), and for s8 cuBLASLt and torch._int_mm where they were "
-        "installed. "
+        "How long CUTLASS templates (tile, stages; in larger spaces also split-K, clusters, schedules) take on matrix "
+        "products D = A x B with 8-, 4- or 1-bit operands and s32 output, so that choosing one can be learned and "
+        "judged. A row is one candidate on one problem, whether it ran or not; a sample is one timed interval, and all "
+        "are kept. Beside the templates of a space, a recording has the default template a second time (the control), "
+        "and for s8 cuBLASLt and torch._int_mm where they were installed. "
         "[file-formats.md](file-formats.md) has every column and key, [measuring.md](measuring.md) the method, and "
         "`tilearena specs` lists the workloads and spaces.",
         "",
         *devices(collection),
+        "",
+        *spaces(collection),
         "",
         _versions(collection),
         "",
@@ -178,7 +181,8 @@ def _trust(collection: Collection) -> list[str]:
         "",
         "### Failures by reason",
         "",
-        "Of the rows of each candidate, those without a time.",
+        "Of the rows of each candidate, and of all templates of a space together, those without a time. A template "
+        "that cannot run a problem is `infeasible` and was not launched.",
         "",
         *failures(collection),
         "",

@@ -10,13 +10,13 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from tilearena.dataset import Floats, Ints, Table
 from tilearena.datasheet.collection import SHOWN, Collection, Held, comparable, largest
 from tilearena.datasheet.findings import geomean, speedup, whole_card
 from tilearena.datasheet.pictures import Picture
 from tilearena.figures import measured
 from tilearena.records import PROTOCOLS, Dtype
 from tilearena.splits import shape_codes
+from tilearena.table import Floats, Ints, Table
 
 #: A hue for each tile, from dark to light with the stages: blue, orange and grey differ to every kind of eye.
 TILE_SHADES = (
@@ -75,9 +75,9 @@ def _map(dtype: Dtype, rows: list[Held]) -> Picture:
     _legend(figure, table)
     header = rows[0].header
     caption = (
-        f"{dtype}: which template is the fastest on {header.device.product}, `{header.spec}`. A cell is half an octave "
-        "of M by half an octave of N, in the colour of the template that wins most of its problems; white has none. "
-        "The best tile grows with M x N, and K and the state of the L2 move the border."
+        f"{dtype}: which template of `{header.space}` is the fastest on {header.device.product}, `{header.spec}`. "
+        "A cell is half an octave of M by half an octave of N, in the colour of the template that wins most of its "
+        "problems; white has none. The best tile grows with M x N, and K and the state of the L2 move the border."
     )
     return Picture(f"best-template-{dtype}", caption, figure)
 

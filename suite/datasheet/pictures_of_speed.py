@@ -9,7 +9,6 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
 from tilearena.agreement import matched
-from tilearena.dataset import Floats
 from tilearena.datasheet.collection import SHOWN, Collection, Held, largest
 from tilearena.datasheet.findings import whole_card
 from tilearena.datasheet.pictures import Picture
@@ -17,6 +16,7 @@ from tilearena.datasheet.pictures_of_choice import DTYPE_COLOURS
 from tilearena.datasheet.roofline import PEAKS, Peak, moved_bytes, operations
 from tilearena.figures import measured
 from tilearena.records import Dtype
+from tilearena.table import Floats
 
 #: From the largest partition down; Okabe and Ito's palette, see `pictures_of_choice`.
 PARTITION_COLOURS = ("#009e73", "#e69f00", "#cc79a7", "#56b4e9")

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilearena.dataset import Floats, Ints
 from tilearena.records import BITS, Dtype
+from tilearena.table import Floats, Ints
 
 
 @dataclass(frozen=True)

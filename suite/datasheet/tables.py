@@ -1,10 +1,12 @@
 """What was recorded, where, in what state, and what failed: Markdown tables, every figure computed."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tilearena.dataset import Candidate
 from tilearena.datasheet.collection import Collection, Held
 from tilearena.figures import judge, measured
 from tilearena.score import rank
@@ -143,27 +145,55 @@ def ceilings(collection: Collection) -> list[str]:
 
 
 def failures(collection: Collection) -> list[str]:
-    """Rows without a time by reason; a row here is one candidate of one dtype with one status and reason."""
+    """Rows without a time by reason.
+
+    A row here is the templates of a space, those that add in memory apart, or one other candidate, with one status and
+    reason; numbers in the reasons of templates are left out.
+    """
     failed: Counter[tuple[str, ...]] = Counter()
     extents: dict[tuple[str, ...], list[int]] = {}
-    total: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, ...]] = Counter()
     for one in collection.held:
-        ids = [candidate.id for candidate in one.header.candidates]
+        header = one.header
+        who = [(header.dtype, header.space, _kind(candidate)) for candidate in header.candidates]
         rows = one.recording.rows.select(["m", "candidate", "status", "reason"])
         for candidate, count in Counter(rows["candidate"].to_pylist()).items():
-            total[one.header.dtype, ids[candidate]] += count
+            total[who[candidate]] += count
         status = np.array(rows["status"].to_pylist())
         for row in rows.take(np.flatnonzero(status != "ok")).to_pylist():
-            key = (one.header.dtype, ids[row["candidate"]], row["status"], row["reason"])
+            template = header.candidates[row["candidate"]].origin == "template"
+            reason = re.sub(r"\d+", "...", row["reason"]) if template else row["reason"]
+            key = (*who[row["candidate"]], row["status"], reason)
             failed[key] += 1
             extents.setdefault(key, []).append(row["m"])
     if not failed:
         return ["Nothing failed."]
-    head = ("dtype", "candidate", "status", "reason", "rows", "of", "M of those that failed")
+    head = ("dtype", "space", "candidate", "status", "reason", "rows", "of", "M of those that failed")
     return table(
         head,
         (
-            (*key, f"{count:,}", f"{total[key[0], key[1]]:,}", f"{min(extents[key])} to {max(extents[key])}")
+            (*key, f"{count:,}", f"{total[key[:3]]:,}", f"{min(extents[key])} to {max(extents[key])}")
             for key, count in sorted(failed.items())
         ),
     )
+
+
+def _kind(candidate: Candidate) -> str:
+    if candidate.origin != "template" or candidate.template is None:
+        return candidate.id
+    return "templates that add in memory" if candidate.template.adding else "templates"
+
+
+def spaces(collection: Collection) -> list[str]:
+    """Which templates competed, a row a space and dtype."""
+    found: dict[tuple[str, str], list[Held]] = {}
+    for one in collection.held:
+        found.setdefault((one.header.space, one.header.dtype), []).append(one)
+    head = ("space", "dtype", "templates", "on mma.sync", "on wgmma", "of these with split-K or stream-K", "recordings")
+    rows = []
+    for (space, dtype), held in found.items():
+        templates = held[0].recording.templates
+        native = sum(t.generator == "cutlass3" for t in templates)
+        shared = sum(t.split_k > 1 or t.stream_k for t in templates)
+        rows.append((f"`{space}`", dtype, len(templates), len(templates) - native, native, shared, len(held)))
+    return table(head, rows)

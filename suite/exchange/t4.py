@@ -8,17 +8,18 @@ import json
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tilearena.atomic import replacing
 from tilearena.dataset import Recording
 from tilearena.errors import RecordingError
-from tilearena.records import Template
+from tilearena.records import Schedule, Template
 
 SCHEMA_VERSION = "1.0.0"
 OBJECTIVE = "time"
 Shape = tuple[int, int, int]
 
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 #: T4's ``invalidity`` of a status, and what Kernel Tuner writes for a time that there is none of. It has no word for a
 #: wrong result, which it takes for an error at run time.
 VALIDITY: dict[str, tuple[str, str]] = {
@@ -88,10 +89,24 @@ def results(recording: Recording) -> Iterator[tuple[Shape, dict[str, Any]]]:
 
 
 def configuration(template: Template) -> dict[str, int]:
-    """The parameters of a template that are tuned, shapes in elements."""
+    """The parameters of a template that are tuned, shapes in elements; no two templates of a space have the same.
+
+    T4 has integers alone: ``generator`` is the 2 or 3 of CUTLASS, ``schedule`` a number of `SCHEDULES`.
+    """
     shapes = {"threadblock": template.threadblock, "warp": template.warp, "instruction": template.instruction}
     named = {f"{name}_{axis}": size for name, shape in shapes.items() for axis, size in zip("mnk", shape, strict=True)}
-    return named | {"stages": template.stages}
+    return named | {
+        "stages": template.stages,
+        "generator": int(template.generator.removeprefix("cutlass")),
+        "split_k": template.split_k,
+        "swizzle": template.swizzle,
+        "cluster_m": template.cluster[0],
+        "cluster_n": template.cluster[1],
+        "schedule": SCHEDULES.index(template.schedule),
+        "stream_k": int(template.stream_k),
+        "swapped": int(template.swapped),
+        "adding": int(template.adding),
+    }
 
 
 def metadata(recording: Recording) -> dict[str, Any]:
