@@ -25,7 +25,7 @@ from tilearena.table import Floats, Ints
 #: Weight of the variances; from 0.1 to 1 the mean regret within training parts was the same.
 SPREAD = 0.3
 #: Candidate thresholds of a term are its quantiles, this many less one.
-N_BINS = 64
+N_BINS = 32
 MIN_WEIGHT, MAX_DEPTH = 8.0, 20
 
 

@@ -33,47 +33,47 @@ SHAPES = {
 }
 #: Fractions are in units of 1/1024.
 ONE = 1 << 10
-#: Numbers of threadblocks of one tile that an SM may hold at the same time: ``full`` is looked at for each.
-RESIDENT, RESIDENT_OF_FEW = (1, 2), (1, 2, 4)
-#: So many pairs of a tile and a split of K are compared with one another; of more, each with the last alone.
-FEW = 4
+#: Numbers of threadblocks that an SM may hold at the same time: ``full`` is looked at for each.
+RESIDENT = (1, 2)
+#: So many of the best templates' layouts are compared with one another, the others with the best one's alone.
+COMPARED = 8
 
 
 def candidates(templates: Iterable[Template]) -> list[Term]:
-    """All terms that a tree which chooses among ``templates`` may look at."""
-    shares = sorted({(t.threadblock[0], t.threadblock[1], t.split_k) for t in templates})
-    tiles = sorted({(tm, tn) for tm, tn, _ in shares})
-    found: list[Term] = [(name, ()) for name in SHAPES]
-    found += [(name, tile) for tile in tiles for name in ("tiles", "useful")]
-    few = len(shares) <= FEW
-    found += [("full", (*share, blocks)) for share in shares for blocks in (RESIDENT_OF_FEW if few else RESIDENT)]
-    pairs = combinations(shares, 2) if few else ((share, shares[-1]) for share in shares[:-1])
-    return found + [("busy", (*a, *b)) for a, b in pairs]
+    """All terms that a tree which chooses among ``templates``, the most useful ones first, may look at."""
+    layouts = list(dict.fromkeys((*t.threadblock[:2], *t.cluster, t.split_k) for t in templates))
+    tiles = list(dict.fromkeys(layout[:2] for layout in layouts))
+    pairs = [*combinations(layouts[:COMPARED], 2), *((layouts[0], layout) for layout in layouts[COMPARED:])]
+    return [
+        *((name, ()) for name in SHAPES),
+        *((name, tile) for tile in tiles for name in ("tiles", "useful")),
+        *(("full", (*layout, blocks)) for layout in layouts for blocks in RESIDENT),
+        *(("busy", (*a, *b)) for a, b in pairs),
+    ]
 
 
 def expression(term: Term, sm_count: int) -> str:
     """The term as Python on a device of ``sm_count`` SMs.
 
     ``tiles``: tiles of D. ``useful``: share of their area that lies in D. ``full``: share of the places of all waves
-    that are taken, where each tile has ``split`` threadblocks and an SM holds ``blocks`` of them. ``busy``: work of the
-    busiest SM with the one tile and split, relative to the other.
+    that are taken where an SM holds some blocks. ``busy``: area that the busiest SM works on with one layout, each tile
+    for its share of K, relative to another layout. A layout is a tile, a cluster, and the blocks that share a tile.
     """
     name, numbers = term
     if name in SHAPES:
         return f"({SHAPES[name]})"
-    tm, tn, *rest = numbers
-    tiles = _tiles(tm, tn)
     if name == "tiles":
-        return tiles
+        return _tiles(*numbers)
     if name == "useful":
-        return f"(m * n * {ONE} // ({tiles} * {tm * tn}))"
+        tm, tn = numbers
+        return f"(m * n * {ONE} // ({_tiles(tm, tn)} * {tm * tn}))"
     if name == "full":
-        split, blocks = rest
-        places = sm_count * blocks
-        return f"({tiles} * {split * ONE} // ({_ceil(f'{tiles} * {split}', places)} * {places}))"
+        *layout, resident = numbers
+        blocks, places = _blocks(*layout), sm_count * resident
+        return f"({blocks} * {ONE} // ({_ceil(blocks, places)} * {places}))"
     if name == "busy":
-        split, *other = rest
-        return f"({_busy(tm, tn, split, sm_count)} * {ONE} // ({_busy(*other, sm_count)}))"
+        layout, other = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+        return f"({_busy(*layout, sm_count)} * {ONE} // ({_busy(*other, sm_count)}))"
     raise ValueError(f"no term named {name!r}")
 
 
@@ -112,6 +112,11 @@ def _tiles(tm: int, tn: int) -> str:
     return f"({_ceil('m', tm)} * {_ceil('n', tn)})"
 
 
-def _busy(tm: int, tn: int, split: int, sm_count: int) -> str:
-    """Area of all tiles that the busiest SM works on, each for its share of K."""
-    return f"{_ceil(f'{_tiles(tm, tn)} * {split}', sm_count)} * {tm * tn // split}"
+def _blocks(tm: int, tn: int, cluster_m: int, cluster_n: int, split: int) -> str:
+    """Threadblocks; clusters are whole."""
+    whole = _tiles(tm * cluster_m, tn * cluster_n)
+    return f"({whole} * {factor})" if (factor := cluster_m * cluster_n * split) > 1 else whole
+
+
+def _busy(tm: int, tn: int, cluster_m: int, cluster_n: int, split: int, sm_count: int) -> str:
+    return f"{_ceil(_blocks(tm, tn, cluster_m, cluster_n, split), sm_count)} * {tm * tn // split}"
