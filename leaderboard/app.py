@@ -12,10 +12,11 @@ from tilearena.dataset import Recording
 from tilearena.leaderboard import charts, table
 from tilearena.leaderboard.table import Board, Row, View
 from tilearena.root import recorded
+from tilearena.splits import selected
 from tilearena.submission import folder
 
 MAIN = ("device", "spec", "dtype", "protocol", "split")
-RARE = ("space", "op", "support")
+RARE = ("space", "op", "support", "train_spec")
 #: The glossary in one line each.
 MEANING = {
     "top2": "share of problems where one of the first two ranked templates is the fastest",
@@ -141,24 +142,27 @@ def _ranking(rows: list[Row]) -> None:
 def _charts(submissions: Path, rows: list[Row], view: View, recording: Recording) -> None:
     _provenance(view, recording)
     drawn = [row for row in rows if row["status"] == "ok"]
-    picks = {f"{row['predictor']} {row['version']}": table.picks_of(submissions, row) for row in drawn}
+    tested_rows = selected(view.split, view.spec, recording.table.problems)
+    tested = recording.table.take(tested_rows)
+    picks = {f"{row['predictor']} {row['version']}": table.picks_of(submissions, row)[tested_rows] for row in drawn}
     if not picks:
         return
     st.subheader("Regret", anchor=False)
-    regrets = {name: table.regrets(recording.table, p) for name, p in picks.items()}
+    regrets = {name: table.regrets(tested, p) for name, p in picks.items()}
     style = charts.predictor_style([name.split(" ")[0] for name in picks])
     st.plotly_chart(charts.regret_ecdf(regrets, style), config={"displaylogo": False}, key="ecdf")
     st.subheader("Best template by M and N", anchor=False)
     left, right = st.columns(2)
-    choices = table.k_choices(recording.table.problems)
+    choices = table.k_choices(tested.problems)
     k = left.select_slider("K, to the nearest power of two", choices, value=choices[len(choices) // 2])
     names = list(picks)
     first = next((i for i, row in enumerate(drawn) if not row["baseline"]), 0)
     picker = right.selectbox("beside the picks of", names, index=first)
-    chosen = table.slice_at(recording.table, picks[picker], k)
-    labels = [template.label for template in recording.table.task.templates]
+    chosen = table.slice_at(tested, picks[picker], k)
+    labels = [template.label for template in tested.task.templates]
     st.plotly_chart(charts.template_map(chosen, labels, picker), config={"displaylogo": False}, key="map")
-    st.caption(f"{len(chosen.problems)} problems. A colour is a tile, its shade and shape the stages.")
+    repeated = " Colours repeat, since there are more tiles than hues." if charts.repeats(labels) else ""
+    st.caption(f"{len(chosen.problems)} problems. A colour is a tile, its shade and shape the stages.{repeated}")
 
 
 def _provenance(view: View, recording: Recording) -> None:

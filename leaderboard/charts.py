@@ -1,13 +1,14 @@
 """Plotly figures of the page. Pure: arrays in, figure out; a colour means one template, or one predictor, all over."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tilearena.dataset import Floats, Ints
 from tilearena.leaderboard.table import Slice
+from tilearena.table import Floats, Ints
 
 #: One hue a tile, dark to light with the stages; told apart without red against green.
 TILE_SHADES = (
@@ -35,11 +36,17 @@ RING = "#e31a1c"
 FONT = "Inter, Source Sans Pro, sans-serif"
 
 
+def repeats(labels: Sequence[str]) -> bool:
+    """Whether several tiles have to share a hue, or several templates of one tile a shade and a shape."""
+    tiles = Counter(label.partition("/")[0] for label in labels)
+    return len(tiles) > len(TILE_SHADES) or max(tiles.values(), default=0) > len(SYMBOLS)
+
+
 def template_style(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """(colour, symbol) of each template label ``tile/stages``, in space order; ``none`` is a grey cross."""
+    """(colour, symbol) of each template label ``tile/stages/...``, in space order; ``none`` is a grey cross."""
     tiles: dict[str, list[str]] = {}
     for label in labels:
-        tiles.setdefault(label.rpartition("/")[0] or label, []).append(label)
+        tiles.setdefault(label.partition("/")[0], []).append(label)
     style = {}
     for i, members in enumerate(tiles.values()):
         shades = TILE_SHADES[i % len(TILE_SHADES)]

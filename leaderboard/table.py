@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from tilearena import plugins
 from tilearena.check import Finding, open_sources, verify
-from tilearena.dataset import Floats, Ints, Table
 from tilearena.errors import SubmissionError
 from tilearena.figures import measured, picked
 from tilearena.judge import Sources
@@ -23,6 +22,7 @@ from tilearena.records import Record
 from tilearena.root import find_path
 from tilearena.score import Key
 from tilearena.submission import Submission, folder, read
+from tilearena.table import Floats, Ints, Table
 
 Row = dict[str, Any]
 
@@ -38,6 +38,7 @@ class View(Record):
     space: str
     op: str
     support: str
+    train_spec: str
 
 
 @dataclass(frozen=True)

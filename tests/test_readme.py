@@ -25,7 +25,8 @@ def render() -> str:
     rows = {
         (row["dtype"], row["protocol"], row["predictor"]): row
         for row in table.load(ROOT, ROOT).rows
-        if (row["device"], row["spec"], row["split"]) == ("nvidia-h200", "lowbit-random", "random")
+        if (row["device"], row["spec"], row["split"], row["space"])
+        == ("nvidia-h200", "lowbit-random", "random", "paper9")
     }
     oracle = [rows[dtype, protocol, "oracle"] for dtype, protocol in COLUMNS]
     lines = [
@@ -41,7 +42,8 @@ def render() -> str:
     models = {
         (row["dtype"], row["protocol"], row["predictor"]): row
         for row in table.load(ROOT, ROOT).rows
-        if (row["device"], row["spec"], row["split"]) == ("nvidia-h200", "networks", "models")
+        if (row["device"], row["spec"], row["split"], row["space"]) == ("nvidia-h200", "networks", "models", "paper9")
+        and row["train_spec"] == "lowbit-random"
     }
     columns = [column for column in COLUMNS if (*column, "gbdt") in models]
     lines += [
