@@ -65,6 +65,16 @@ def write(root, device, dtype, protocol, problems, *, card, started_at_s, spec="
     dataset.write(path_for(root, header, repeat=repeat), header, rows)
 
 
+def rows_of(lines):
+    """Cells of a Markdown table, without its head."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def held(collection, name, device=WHOLE.slug):
+    (one,) = (one for one in collection.of(device) if one.name == name)
+    return one
+
+
 @pytest.fixture(scope="session")
 def shared_root(tmp_path_factory):
     """s8 and b1, cold and hot, on a whole device; s8 cold on 72 SMs, on another card, and in a repeat; s4 emulated.
