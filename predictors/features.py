@@ -4,6 +4,8 @@ Sizes are log2; shares and efficiencies are as they are. None names a template o
 problem on a device is told by ratios, so that one model serves templates and devices that it never saw.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,20 +19,22 @@ SCHEDULES: dict[Schedule, int] = {"multistage": 0, "warp_specialized": 1, "pingp
 COMPARED = ("work", "traffic", "sm_bytes", "steps")
 
 
-def named_features(problems: Ints, task: Task) -> dict[str, Floats]:
-    """Every feature by name, broadcastable to [P, T]."""
-    g = geometry(problems, task)
-    named = _of_problem(g) | _of_template(g, task) | _of_both(g, task)
+def named_features(problems: Ints, task: Task, columns: Ints | None = None) -> dict[str, Floats]:
+    """Every feature by name, broadcastable to [P, T], or [P, C] where ``columns`` [C] says of which templates."""
+    some = task if columns is None else replace(task, templates=tuple(task.templates[i] for i in columns))
+    g = geometry(problems, some)
+    named = _of_problem(g) | _of_template(g, some) | _of_both(g, some)
+    every = named if columns is None else _of_both(geometry(problems, task), task)
     for name in COMPARED:
-        named[f"{name}_over_least"] = named[name] - named[name].min(axis=1, keepdims=True)
+        named[f"{name}_over_least"] = named[name] - every[name].min(axis=1, keepdims=True)
     return named
 
 
-def features(problems: Ints, task: Task) -> npt.NDArray[np.float32]:
-    """Float32 [P, T, F], in the order of `named_features`."""
-    shape = (len(problems), len(task.templates))
-    columns = named_features(problems, task).values()
-    return np.stack([np.broadcast_to(c, shape) for c in columns], axis=-1, dtype=np.float32)
+def features(problems: Ints, task: Task, columns: Ints | None = None) -> npt.NDArray[np.float32]:
+    """Float32 [P, T, F] or [P, C, F], in the order of `named_features`."""
+    shape = (len(problems), len(task.templates if columns is None else columns))
+    named = named_features(problems, task, columns).values()
+    return np.stack([np.broadcast_to(c, shape) for c in named], axis=-1, dtype=np.float32)
 
 
 def _of_problem(g: Geometry) -> dict[str, Floats]:

@@ -69,13 +69,17 @@ class Gbdt:
         errors = [s - self._modelled(t.problems, t.task) for s, t in zip(slowdowns, tables, strict=True)]
         self._correction = _boosted(x, errors, weights, CORRECTING_TREES, seed)
 
-    def costs(self, problems: Ints, task: Task) -> Floats:
-        """Float64 [P, T]: predicted square root of log(t / fastest), or log(t / fastest) beyond what was trained on."""
-        x = features(problems, task)
+    def costs(self, problems: Ints, task: Task, columns: Ints | None = None) -> Floats:
+        """Float64 [P, T]: predicted square root of log(t / fastest), or log(t / fastest) beyond what was trained on.
+
+        [P, C] with ``columns`` [C]: of these templates of the task alone.
+        """
+        x = features(problems, task, columns)
         costs = _predicted(self._trees, x)
         if (beyond := _macs(problems) > self._largest).any():
             modelled = self._modelled(problems[beyond], task)
-            costs[beyond] = modelled + _predicted(self._correction, x[beyond])
+            costs[beyond] = modelled[:, slice(None) if columns is None else columns]
+            costs[beyond] += _predicted(self._correction, x[beyond])
         return costs
 
     def _modelled(self, problems: Ints, task: Task) -> Floats:

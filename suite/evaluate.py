@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilearena import plugins, predict
+from tilearena import predict
 from tilearena.check import rescore, stored_picks
 from tilearena.errors import RecordingError, SpecError, TilearenaError
 from tilearena.judge import Sources, judge
 from tilearena.out_of_reach import NOTICE
+from tilearena.plugin_code import code_fingerprint
 from tilearena.predict import Prediction
 from tilearena.progress import progress_bar
 from tilearena.records import Dtype, ProtocolName
@@ -73,7 +74,7 @@ def evaluate(
     scored = []
     for done, name in enumerate(predictors):
         progress(done, len(predictors), name)
-        code = plugins.code_fingerprint(name)
+        code = code_fingerprint(name)
         found = None if refit else _stored(root, subject, sources, name, seed, code)
         if found is None:
             prediction = predict.cross_fit(

@@ -69,7 +69,7 @@ class Fingerprints(Record):
 class Result(Record):
     """The claims about one key; ``figures`` has the counts and figures of ``Score.flat``, null where unknown.
 
-    ``code_fingerprint`` is of the predictor's source (`tilearena.plugins.code_fingerprint`), null where there is none.
+    ``code_fingerprint`` is of the predictor's source (`tilearena.plugin_code`), null where there is none.
     ``isolated`` says whether the recordings were out of the predictor's reach (`tilearena.out_of_reach`) while it was
     fitted and ranked, null where that is unknown.
     """

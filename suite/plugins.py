@@ -1,10 +1,7 @@
 """The predictor contract and the plugin host: entry points only, and ours come through the same door."""
 
-import hashlib
 import re
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tilearena.errors import PredictorError
@@ -96,29 +93,6 @@ def find(name: str) -> EntryPoint:
     if name not in points:
         raise PredictorError(f"no predictor named {name!r}; installed: {', '.join(sorted(points))}")
     return points[name]
-
-
-def code_fingerprint(name: str) -> str | None:
-    """16 hex digits of SHA-256 over the code of the predictor ``name``; None where there is no source to read.
-
-    That is its module and, in a package, the modules beside it. The module itself is not run.
-
-    Raises:
-        PredictorError: not installed.
-    """
-    module = find(name).module
-    try:
-        spec = find_spec(module)
-    except Exception:  # finding it runs the packages that it lies in, and they may raise anything
-        return None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py") or not Path(spec.origin).is_file():
-        return None
-    source = Path(spec.origin)
-    digest = hashlib.sha256()
-    for path in sorted(source.parent.glob("*.py")) if spec.parent else [source]:
-        content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:16]
 
 
 def load(name: str) -> Predictor:

@@ -44,7 +44,7 @@ VERBS = {
     "export": Verb(
         "cli_export",
         "export",
-        "Write a recording as other tools read it.",
+        "Write a recording as other tools read it, or what `tilearena.pick` knows as a C++ header.",
     ),
     "score": Verb("cli_score", "score", "Score predictors on a recording; exit code 1 if one of them failed."),
     "bench": Verb(

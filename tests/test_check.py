@@ -14,7 +14,7 @@ from tilearena.errors import SubmissionError
 from tilearena.evaluate import Subject, evaluate
 from tilearena.leaderboard.table import submission_paths
 from tilearena.picks import picks_fingerprint, write_picks
-from tilearena.plugins import code_fingerprint
+from tilearena.plugin_code import code_fingerprint
 from tilearena.score import FIGURES
 from tilearena.submission import read
 

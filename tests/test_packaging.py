@@ -12,7 +12,7 @@ SETUPTOOLS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["s
 FOLDERS = ("suite", "predictors", "baselines", "leaderboard", "specs")
 DATA = {
     ".yaml": ("specs",),
-    ".json": ("specs",),
+    ".json": ("specs", "suite"),
     ".cu": ("suite",),
     ".cuh": ("suite",),
     ".h": ("suite",),
@@ -72,6 +72,7 @@ def test_recordings_and_submissions_are_not_in_the_wheel():
         ("tilearena.specs.workloads", "quick.yaml"),
         ("tilearena.specs.spaces", "paper9.yaml"),
         ("tilearena", "py.typed"),
+        ("tilearena.picker", "models/nvidia-h200.paper9.s8.cold.json"),
     ],
 )
 def test_installed_package_has_its_data(package, name):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tilearena.errors import PredictorError
-from tilearena.plugins import code_fingerprint, discover
+from tilearena.plugin_code import code_fingerprint
+from tilearena.plugins import discover
 
 POISON = "raise RuntimeError('this was run')\n"
 
@@ -41,37 +42,72 @@ def test_code_fingerprint_of_a_module_is_of_its_file_alone(install):
 
 
 @pytest.mark.parametrize("module", ["theirs_pack", "theirs_pack.plugin"])
-def test_code_fingerprint_in_a_package_is_of_all_modules_beside_it(install, module):
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from theirs_pack import features",
+        "import theirs_pack.features",
+        "from theirs_pack.features import count",
+        "from . import features",
+        "from .features import *",
+        "def f():\n    from . import features as g\n    return g",
+    ],
+)
+def test_code_fingerprint_is_of_what_is_imported_of_its_package_and_of_nothing_else(install, module, statement):
     package = install(module) / "theirs_pack"
     package.mkdir()
-    (package / "__init__.py").write_text(POISON if module == "theirs_pack" else "")
-    (package / "plugin.py").write_text(POISON)
-    (package / "features.py").write_text(POISON)
+    plugin = package / ("__init__.py" if module == "theirs_pack" else "plugin.py")
+    (package / "__init__.py").write_text("")
+    plugin.write_text(POISON + statement + "\n")
+    (package / "features.py").write_text(POISON + "from . import deeper\n")
+    (package / "deeper").mkdir()
+    (package / "deeper" / "__init__.py").write_text(POISON)
+    seen = {before := code_fingerprint("theirs")}
+    (package / "stranger.py").write_text(POISON)
+    (package / "notes.txt").write_text("no code")
+    assert code_fingerprint("theirs") == before
+    for changed in (plugin, package / "features.py", package / "deeper" / "__init__.py"):
+        changed.write_text(changed.read_text() + "# changed\n")
+        seen.add(code_fingerprint("theirs"))
+    (package / "features.py").unlink()
+    seen.add(code_fingerprint("theirs"))
+    assert len(seen) == 5
+    assert None not in seen
+
+
+def test_code_fingerprint_knows_the_package_and_what_is_built_on_of_ours(install):
+    package = install("theirs_pack.plugin") / "theirs_pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "plugin.py").write_text("import json, tilearena.records\n")
     seen = {code_fingerprint("theirs")}
-    (package / "features.py").write_text(POISON * 2)
+    (package / "__init__.py").write_text("# it runs first\n")
     seen.add(code_fingerprint("theirs"))
-    (package / "features.py").rename(package / "shapes.py")
+    (package / "plugin.py").write_text("from tilearena.predictors.gbdt import Gbdt\n")
     seen.add(code_fingerprint("theirs"))
-    (package / "shapes.py").unlink()
+    (package / "plugin.py").write_text("from tilearena.predictors.mlp import Mlp  # 24\n")  # as long
     seen.add(code_fingerprint("theirs"))
     assert len(seen) == 4
-    assert None not in seen
-    (package / "notes.txt").write_text("no code")
-    assert code_fingerprint("theirs") in seen
 
 
-@pytest.mark.parametrize("module", ["theirs_gone", "theirs_gone.plugin", "json.no_such", "math", "theirs_bad.plugin"])
-def test_code_without_source_has_no_fingerprint(install, module):
-    package = install(module) / "theirs_bad"
+@pytest.mark.parametrize("text", ["def f(:", "\0", "from ..... import x\n", "from . import\n"])
+def test_code_that_does_not_parse_has_a_fingerprint_too(install, text):
+    package = install("theirs_pack.plugin") / "theirs_pack"
     package.mkdir()
-    (package / "__init__.py").write_text(POISON)
-    (package / "plugin.py").write_text(POISON)
+    (package / "__init__.py").write_text("")
+    (package / "plugin.py").write_text(text)
+    assert code_fingerprint("theirs") is not None
+
+
+@pytest.mark.parametrize("module", ["theirs_gone", "theirs_gone.plugin", "json.no_such", "math"])
+def test_code_without_source_has_no_fingerprint(install, module):
+    install(module)
     assert code_fingerprint("theirs") is None
 
 
-def test_code_fingerprint_is_shared_by_the_modules_of_one_package():
-    assert code_fingerprint("gbdt") == code_fingerprint("mlp")
-    assert code_fingerprint("gbdt") != code_fingerprint("oracle")
+def test_code_fingerprints_of_the_built_in_ones_differ_unless_one_is_made_of_the_other():
+    names = ("default", "heuristic", "gbdt", "mlp", "mlp-features", "picker", "constant", "nearest", "oracle")
+    assert len({code_fingerprint(name) for name in names}) == len(names)
 
 
 def test_code_fingerprint_of_an_unknown_predictor_is_the_users_mistake():

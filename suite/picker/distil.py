@@ -1,0 +1,117 @@
+"""What `tilearena.pick` answers with: the GBDT, distilled into one decision tree over whole numbers.
+
+The GBDT is fitted on the training part and then rates many more problems, drawn at random; the tree is grown on these
+and on the measured ones. What it is to lose little of is what the GBDT predicts, the square root of log(t / fastest): a
+near tie by the GBDT's costs often loses far more than the square of the distance says.
+
+It lies beside the model's code, and not with the predictors, since what picks must not need what they need.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tilearena.figures import log_slowdown, measured
+from tilearena.picker import terms
+from tilearena.picker.grow import can_run, evaluate, grow
+from tilearena.picker.model import Model
+from tilearena.picker.prune import model_of
+from tilearena.plugins import require_same_templates
+from tilearena.predictors.gbdt import Gbdt
+from tilearena.records import K_ALIGNMENT, N_ALIGNMENT, Template
+from tilearena.search import constant_set
+from tilearena.table import Floats, Ints, Table, Task
+
+#: A tree chooses among so many templates, the set that together is the best on the training part.
+MOST_TEMPLATES = 40
+#: Drawn problems that the GBDT rates: many, since a tree sees where a template loses a wave only from problems there.
+#: So many at a time, which bounds the memory.
+N_DRAWN, AT_A_TIME = 40_000, 2_000
+#: What a measured problem counts, where a drawn one counts 1.
+MEASURED_WEIGHT = 3.0
+#: To lose more than this (the root of a log: 2.7 times the time of the best) is as bad as this.
+MOST_COST = 1.0
+#: As in the shipped workloads: steps of N and K, and the share of problems that keep to the alignment only.
+STEPS, RAGGED_SHARE = (64, 128), 0.2
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Problems [P, 3] of one device, what each template would lose on them [P, T], and their weight."""
+
+    problems: Ints
+    costs: Floats
+    sm_count: int
+    weight: float
+
+
+class Picker:
+    """One tree; its leaves rank templates by their mean cost among what came there."""
+
+    name = "picker"
+    version = "1"
+
+    def fit(self, train: Table, seed: int) -> None:
+        """Fit the GBDT, let it rate drawn problems, and grow the tree.
+
+        Raises:
+            Declined: the GBDT declines, or a table of another device has no measured problem.
+        """
+        tables = [part.take(measured(part)) for part in train.tables]
+        train = replace(tables[0], others=tuple(tables[1:]))
+        teacher = Gbdt()
+        teacher.fit(train, seed)
+        # in the order of their use, and in space order; the default is one of them
+        useful = list(dict.fromkeys([*constant_set(train, MOST_TEMPLATES).tolist(), train.task.default]))
+        self._task, self._kept = train.task, np.sort(useful)
+        self._mean = np.sqrt(log_slowdown(train.time_ns)).mean(axis=0)
+        parts = [part for table in train.tables for part in self._parts(table, teacher, seed, len(tables))]
+        asked = terms.candidates(train.task.templates[i] for i in useful)
+        values = [evaluate(asked, part.problems, part.sm_count) for part in parts]
+        weights = [np.full(len(part.problems), part.weight) for part in parts]
+        costs = np.concatenate([part.costs for part in parts])
+        self._tree = grow(asked, np.concatenate(values), costs, np.concatenate(weights))
+
+    @property
+    def _templates(self) -> list[Template]:
+        return [self._task.templates[i] for i in self._kept]
+
+    def _parts(self, table: Table, teacher: Gbdt, seed: int, n_tables: int) -> Iterator[_Part]:
+        """The measured problems of a device, and drawn ones."""
+        sm_count = table.task.device.sm_count
+        slowdown = log_slowdown(table.time_ns)[:, self._kept]
+        yield _Part(table.problems, np.minimum(np.sqrt(slowdown), MOST_COST), sm_count, MEASURED_WEIGHT)
+        drawn = _drawn(table, N_DRAWN // n_tables, seed)
+        pieces = np.array_split(drawn, range(AT_A_TIME, len(drawn), AT_A_TIME))
+        rated = np.concatenate([teacher.costs(piece, table.task, self._kept) for piece in pieces])
+        distance = np.minimum(rated - rated.min(axis=1, keepdims=True), MOST_COST)
+        yield _Part(drawn, np.where(can_run(self._templates, drawn), distance, MOST_COST), sm_count, 1.0)
+
+    def costs(self, problems: Ints, task: Task) -> Floats:
+        """Float64 [P, T]: mean cost in the leaf; then come templates that no leaf chooses, then what cannot run."""
+        require_same_templates(self.name, self._task, task)
+        costs = np.tile(MOST_COST + self._mean, (len(problems), 1))
+        costs[:, self._kept] = self._tree.costs[self._tree.leaves(problems, task.device.sm_count)]
+        last = costs.max() + 1
+        return np.where(can_run(task.templates, problems), costs, last)
+
+    def model(self, about: dict[str, Any]) -> Model:
+        """What is stored of the fitted tree, for the device that it was fitted on."""
+        return model_of(self._tree, self._templates, self._task.device.sm_count, about)
+
+
+def _drawn(table: Table, count: int, seed: int) -> Ints:
+    """About ``count`` log-uniform problems, int64 [D, 3], within the ranges and multiply-adds of those of ``table``.
+
+    Beyond these its times say nothing.
+    """
+    rng = np.random.default_rng(seed)
+    low, high = table.problems.min(axis=0), table.problems.max(axis=0)
+    units = np.array([1, N_ALIGNMENT, K_ALIGNMENT[table.task.dtype]])
+    steps = np.lcm(units, np.where(units > 1, rng.choice(STEPS, (count, 3)), 1))
+    steps = np.where(rng.random((count, 1)) < RAGGED_SHARE, units, steps)
+    extents = low * (high / low) ** rng.random((count, 3))
+    drawn = np.maximum(np.rint(extents / steps), 1).astype(np.int64) * steps
+    return drawn[drawn.prod(axis=1) <= table.problems.prod(axis=1).max()]

@@ -1,0 +1,98 @@
+"""``python -m tilearena.picker.train``: make the models that ship again, from the recordings of a checkout.
+
+The same recordings, code and versions of libraries give the same files. Nothing locked is trained on.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilearena.dataset import Recording
+from tilearena.final import LOCKED_SPEC, is_final
+from tilearena.picker.choose import Shipped
+from tilearena.picker.distil import Picker
+from tilearena.picker.model import Model
+from tilearena.plugin_code import code_fingerprint
+from tilearena.records import PROTOCOLS
+from tilearena.root import find_root, load
+from tilearena.table import Table
+
+SEED = 0
+DEVICE = "nvidia-h200"
+#: Of every model: the spec that it is trained on, space and dtype.
+SOURCES = (
+    ("lowbit-full", "paper9", "s8"),
+    ("lowbit-full", "paper9", "b1"),
+    ("lowbit-random", "paper9", "s4"),
+    ("lowbit-random", "h200-all", "s8"),
+    ("lowbit-random", "sm80-wide", "b1"),
+)
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """A recording, and of how many of its problems the model knows the times."""
+
+    spec: str
+    spec_fingerprint: str
+    fingerprint: str
+    n_problems: int
+
+
+def open_part(recording: Recording) -> Table:
+    """What may be trained on."""
+    table = recording.table
+    return table.take(~is_final(table.problems)) if recording.header.spec == LOCKED_SPEC else table
+
+
+def about(recording: Recording, n_problems: int) -> dict[str, Any]:
+    """What a model says of itself: what it is for, and where it comes from."""
+    h = recording.header
+    trained_on = TrainedOn(h.spec, h.spec_fingerprint, h.fingerprint, n_problems)
+    return {
+        "device": h.device.slug,
+        "product": h.device.product,
+        "op": h.op,
+        "space": h.space,
+        "space_fingerprint": h.space_fingerprint,
+        "dtype": h.dtype,
+        "bit_op": h.bit_op,
+        "protocol": h.protocol.name,
+        "trained_on": [asdict(trained_on)],
+        "code_fingerprint": code_fingerprint(Picker.name),
+        "seed": SEED,
+    }
+
+
+def train(root: Path, model: Shipped, spec: str) -> Model:
+    """Fit the predictor ``picker`` on the recording of ``spec``.
+
+    Raises:
+        RecordingError: it is not there.
+    """
+    recording = load(root, model.device, spec, model.space, model.dtype, model.protocol)
+    table = open_part(recording)
+    predictor = Picker()
+    predictor.fit(table, SEED)
+    return predictor.model(about(recording, len(table.problems)))
+
+
+def main(
+    root: Annotated[Path | None, typer.Option(help="Folder of recordings; the checkout unless given.")] = None,
+    space: Annotated[str | None, typer.Option(help="This space alone.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="This dtype alone.")] = None,
+) -> None:
+    """Train and write the models, all of them unless a space or a dtype is named."""
+    for spec, of_space, of_dtype in SOURCES:
+        for protocol in PROTOCOLS:
+            if space in (None, of_space) and dtype in (None, of_dtype):
+                shipped = Shipped(DEVICE, of_space, of_dtype, protocol)
+                text = train(find_root(root), shipped, spec).text()
+                shipped.path.write_text(text, encoding="utf-8")
+                print(f"{shipped.path.name}: {len(text)} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,90 @@
+"""Fingerprint of a predictor's source: of the modules that its answers come from, read and not run."""
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+
+from tilearena.plugins import discover, find
+
+#: Where the modules of each package lie.
+Folders = Mapping[str, list[Path]]
+
+
+def code_fingerprint(name: str) -> str | None:
+    """16 hex digits of SHA-256 over the code of the predictor ``name``; None where there is no source to read.
+
+    That is its module and what this imports, directly or not, of packages that plugins lie in: its own, and those of
+    the built-in predictors and baselines, on which others may build. No module of these is run.
+
+    Raises:
+        PredictorError: not installed.
+    """
+    first = find(name).module
+    folders = _folders({point.module.rpartition(".")[0] or point.module for point in discover().values()})
+    sources: dict[str, bytes] = {}
+    waiting = [first]
+    while waiting:
+        module = waiting.pop()
+        path = None if module in sources else _source(module, folders)
+        if path is not None:
+            sources[module] = path.read_bytes()
+            waiting += _imported(sources[module], module if path.name == "__init__.py" else module.rpartition(".")[0])
+    if first not in sources:
+        return None
+    digest = hashlib.sha256()
+    for module, content in sorted(sources.items()):
+        digest.update(f"{module} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _folders(packages: set[str]) -> Folders:
+    """Of each package, or of a module that lies in none: its folders, or its file."""
+    found = {}
+    for package in sorted(packages):
+        spec = _spec(package)
+        if spec is not None and spec.submodule_search_locations is not None:
+            found[package] = [Path(place) for place in spec.submodule_search_locations]
+        elif spec is not None and spec.origin is not None:
+            found[package] = [Path(spec.origin)]
+    return found
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return find_spec(module)
+    except Exception:  # finding it runs the packages that it lies in, and they may raise anything
+        return None
+
+
+def _source(module: str, folders: Folders) -> Path | None:
+    """The Python file of a module below ``folders``, None if it is not there."""
+    for package, places in folders.items():
+        if f"{module}.".startswith(f"{package}."):
+            inner = module[len(package) :].replace(".", "/").lstrip("/")
+            for place in places:
+                paths = (place / inner / "__init__.py", place / f"{inner}.py" if inner else place)
+                if found := next((path for path in paths if path.suffix == ".py" and path.is_file()), None):
+                    return found
+    return None
+
+
+def _imported(content: bytes, package: str) -> Iterator[str]:
+    """Names that a module of ``package`` imports anywhere, and the package; some may not be of modules."""
+    if package:
+        yield package  # importing a module runs its package first
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (package or not node.level):
+            try:
+                base = resolve_name("." * node.level + (node.module or ""), package)
+            except ImportError:  # from beyond the top package
+                continue
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))

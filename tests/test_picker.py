@@ -1,0 +1,234 @@
+"""The tree behind `tilearena.pick`: its terms, how it grows, what is stored of it, and the predictor that it is."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilearena.errors import SpecError
+from tilearena.feasible import rejection
+from tilearena.figures import with_failures
+from tilearena.final import is_final
+from tilearena.picker import choose, distil, terms
+from tilearena.picker.distil import Picker
+from tilearena.picker.grow import can_run, evaluate, grow
+from tilearena.picker.model import LEAF, read
+from tilearena.picker.prune import model_of
+from tilearena.picker.train import SEED, SOURCES, about, open_part
+from tilearena.plugin_code import code_fingerprint
+from tilearena.plugins import Declined
+from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, PROTOCOLS, Problem
+from tilearena.root import load
+from tilearena.spec import load_space
+
+SMS = 132
+WIDE = {dtype: load_space(space).templates(dtype, "and") for space, dtype in (("h200-all", "s8"), ("sm80-wide", "b1"))}
+EXTENTS = st.tuples(*(st.integers(1, MAX_EXTENT) for _ in "mnk"))
+
+
+def value(term, m, n, k):
+    return int(evaluate([term], np.array([[m, n, k]]), SMS)[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (("m", ()), 300),
+        (("mnk", ()), 300 * 1000 * 512),
+        (("power_of_m", ()), 4),
+        (("power_of_n", ()), 8),
+        (("aspect", ()), 300 * 1024 // 1000),
+        (("tiles", (128, 256)), 3 * 4),
+        (("useful", (128, 256)), 300 * 1000 * 1024 // (12 * 128 * 256)),
+        (("full", (64, 64, 1, 1, 1, 1)), 80 * 1024 // SMS),  # 5 x 16 blocks, one wave
+        (("full", (64, 64, 1, 1, 4, 1)), 320 * 1024 // (3 * SMS)),  # K shared by 4: three waves
+        (("full", (64, 64, 1, 1, 4, 2)), 320 * 1024 // (2 * 2 * SMS)),
+        (("full", (128, 128, 2, 1, 1, 1)), 4 * 8 * 1024 // SMS),  # clusters of two along M: 4 rows of tiles for 3
+        (("busy", (64, 64, 1, 1, 1, 128, 128, 1, 1, 1)), (1 * 4096 * 1024) // (1 * 16384)),
+        (("busy", (64, 64, 1, 1, 4, 128, 128, 1, 1, 1)), (3 * 1024 * 1024) // (1 * 16384)),
+    ],
+)
+def test_term_is_what_it_says(term, expected):
+    assert value(term, 300, 1000, 512) == expected
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+@given(EXTENTS)
+def test_every_term_is_the_same_in_numpy_as_in_python_and_fits_64_bits(dtype, shape):
+    asked = terms.candidates(WIDE[dtype][::5])
+    exact = [eval(terms.expression(term, SMS), {}, dict(zip("mnk", shape, strict=True))) for term in asked]
+    assert evaluate(asked, np.array([shape]), SMS)[0].tolist() == exact
+    assert max(exact) < 1 << 63
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_what_can_run_is_what_is_not_rejected(dtype, checkout):
+    """On every corner and a thousand shapes of all sizes, for every template; memory alone is no reason here."""
+    space = {"s8": "h200-all", "b1": "sm80-wide"}[dtype]
+    header = load(checkout, "nvidia-h200", "lowbit-random", space, dtype, "cold").header
+    roomy = header.device.model_copy(update={"memory_bytes": 1 << 62})
+    units = np.array([1, N_ALIGNMENT, K_ALIGNMENT[dtype]])
+    shapes = np.exp2(np.random.default_rng(0).uniform(0, 20, (200, 3))).astype(np.int64) // units * units
+    shapes = np.maximum(np.concatenate([shapes, np.full((1, 3), MAX_EXTENT)]), units)
+    able = can_run(WIDE[dtype], shapes)
+    bit_op = WIDE[dtype][0].bit_op
+    for (m, n, k), row in zip(shapes.tolist(), able, strict=True):
+        problem = Problem(m=m, n=n, k=k, dtype=dtype, bit_op=bit_op)
+        assert row.tolist() == [rejection(problem, template, roomy) is None for template in WIDE[dtype]]
+    assert 0 < able.mean() < 1
+
+
+def planted():
+    """Problems, three templates' costs by a rule of one term, and the terms."""
+    problems = np.array([(m, 8 * n, 512) for m in range(1, 65) for n in range(1, 33)])
+    asked = [("n", ()), ("power_of_m", ()), ("m", ())]
+    best = np.where(problems[:, 0] <= 20, 0, np.where(problems[:, 1] <= 96, 1, 2))
+    return problems, asked, 1.0 - np.eye(3)[best], best
+
+
+def test_tree_finds_a_planted_rule_and_nothing_else():
+    problems, asked, costs, best = planted()
+    values = evaluate(asked, problems, SMS)
+    tree = grow(asked, values, costs, np.ones(len(problems)))
+    assert (tree.costs[tree.leaves(problems, SMS)].argmin(axis=1) == best).mean() > 0.97  # thresholds are quantiles
+    assert ("power_of_m", ()) not in tree.terms or len(tree.term) < 20
+    flat = grow(asked, values, np.tile([0.5, 0.1, 0.3], (len(problems), 1)), np.ones(len(problems)))
+    assert flat.term.tolist() == [LEAF]
+    assert flat.costs.tolist() == [pytest.approx([0.5, 0.1, 0.3])]
+
+
+def test_tree_minds_what_is_lost_and_not_how_often():
+    """Of ten problems that no term tells apart, nine lose little with template 1 and one loses much."""
+    problems = np.tile([[8, 8, 128]], (100, 1))
+    costs = np.array([[0.02, 0.0]] * 90 + [[0.0, 1.0]] * 10)
+    tree = grow([("m", ())], evaluate([("m", ())], problems, SMS), costs, np.ones(100))
+    assert tree.costs.argmin(axis=1).tolist() == [0]
+
+
+@pytest.fixture(scope="module")
+def trained(request):
+    """A picker of h200-all, fitted on 150 problems with few drawn ones, and the table."""
+    table = load(request.config.rootpath, "nvidia-h200", "lowbit-random", "h200-all", "s8", "cold").table
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distil, "N_DRAWN", 2000)
+        patch.setattr(distil, "MOST_TEMPLATES", 12)
+        picker = Picker()
+        picker.fit(table.take(np.arange(len(table.problems)) % 4 == 0), 0)
+    return picker, table
+
+
+def test_stored_model_picks_what_the_predictor_ranks_first(trained):
+    picker, table = trained
+    model = picker.model({"trained_on": []})
+    ranked = picker.costs(table.problems, table.task).argmin(axis=1)
+    ids = [t.id for t in table.task.templates]
+    picks = [model.records[model.index(*shape)].id for shape in table.problems.tolist()]
+    assert picks == [ids[i] for i in ranked]
+    assert len(set(picks)) > 5
+
+
+def test_predictor_learns(trained):
+    """On problems that it was not fitted on it loses a tenth of what the default loses, at most."""
+    picker, table = trained
+    other = table.take(np.arange(len(table.problems)) % 4 != 0)
+    times = with_failures(other.time_ns)
+    rows, best = np.arange(len(times)), times.min(axis=1)
+    lost = times[rows, picker.costs(other.problems, other.task).argmin(axis=1)] / best - 1
+    assert lost.mean() < 0.1 * (times[:, other.task.default] / best - 1).mean()
+
+
+def test_predictor_ranks_every_template_and_those_that_cannot_run_last(trained):
+    picker, table = trained
+    problems = np.array([[1, 8, 16], [16, 1 << 20, 32], [5000, 5000 // 8 * 8, 4096]])
+    costs = picker.costs(problems, table.task)
+    able = can_run(table.task.templates, problems)
+    assert costs.shape == (3, len(table.task.templates))
+    assert np.isfinite(costs).all()
+    assert not able[0].all()
+    for row, runs in zip(costs, able, strict=True):
+        assert runs.all() or row[runs].max() < row[~runs].min()
+
+
+def test_predictor_declines_other_templates(trained):
+    picker, table = trained
+    other = replace(table.task, templates=table.task.templates[::-1])
+    with pytest.raises(Declined, match="picker ranks only the templates that it was trained on"):
+        picker.costs(table.problems, other)
+
+
+def test_predictor_serves_devices_with_other_sm_counts(checkout):
+    """Of three partitions of a card each: the tree knows how many SMs there are from the terms alone."""
+    tables = [
+        load(checkout, device, "lowbit-full", "paper9", "s8", "cold").table
+        for device in ("nvidia-h200-sm72", "nvidia-h200-sm112")
+    ]
+    tables = [table.take(~is_final(table.problems)) for table in tables]
+    picker = Picker()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distil, "N_DRAWN", 4000)
+        picker.fit(replace(tables[0].take(np.arange(len(tables[0].problems)) % 3 == 0), others=(tables[1],)), 0)
+    losses = []
+    for table in tables:
+        best, rows = table.time_ns.min(axis=1), np.arange(len(table.problems))
+        picks = picker.costs(table.problems, table.task).argmin(axis=1)
+        losses.append((table.time_ns[rows, picks] / best - 1).mean())
+    assert max(losses) < 0.02
+
+
+def test_model_is_read_as_it_was_written_and_nothing_else_is(trained, tmp_path):
+    model = trained[0].model({"trained_on": [], "device": "x"})
+    path = tmp_path / "model.json"
+    path.write_text(model.text())
+    assert read(path) == model
+    parts = json.loads(model.text())
+    for change, sentence in (
+        ({"schema_version": 9}, "schema version 9, this tilearena reads 1; update it"),
+        ({"terms": 3}, "no picker's model"),
+        ({"more": 3}, "no picker's model"),
+    ):
+        path.write_text(json.dumps(parts | change))
+        with pytest.raises(SpecError, match=sentence):
+            read(path)
+    for text in ("", "[]", "{", model.text()[:-100]):
+        path.write_text(text)
+        with pytest.raises(SpecError, match="no picker's model"):
+            read(path)
+
+
+def test_pruned_model_is_smaller_and_lists_only_what_can_be_picked(trained):
+    picker, _ = trained
+    model = picker.model({"trained_on": []})
+    assert len(model.term) < len(picker._tree.term)
+    assert {i for list_ in model.lists for i in list_} == set(range(len(model.templates)))
+    for list_ in model.lists:
+        restricted = [bool(terms.conditions(model.records[i])) for i in list_]
+        assert restricted[-1] is False
+        assert all(restricted[:-1])
+
+
+def test_tree_of_one_leaf_is_a_model_too():
+    templates = load_space("paper9").templates("s8")
+    asked = [("m", ())]
+    tree = grow(asked, np.ones((50, 1), dtype=np.int64), np.tile(np.arange(9.0), (50, 1)), np.ones(50))
+    model = model_of(tree, templates, SMS, {})
+    assert (model.templates, model.index(1, 8, 16)) == (
+        (templates[0].model_dump(mode="json", exclude_defaults=True),),
+        0,
+    )
+
+
+@pytest.mark.parametrize(("spec", "space", "dtype"), SOURCES)
+def test_shipped_models_were_trained_by_this_code_on_these_recordings_and_on_nothing_locked(
+    spec, space, dtype, checkout
+):
+    for protocol in PROTOCOLS:
+        recording = load(checkout, "nvidia-h200", spec, space, dtype, protocol)
+        part = open_part(recording)
+        assert not (spec == "lowbit-full" and is_final(part.problems).any())
+        stored = choose.load(dtype, "nvidia-h200", space, protocol)
+        assert stored.about == about(recording, len(part.problems))
+        assert (stored.about["code_fingerprint"], stored.about["seed"]) == (code_fingerprint("picker"), SEED)
+        assert stored.sm_count == recording.header.device.sm_count
