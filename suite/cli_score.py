@@ -1,6 +1,7 @@
-"""Verbs around recordings: score, submit, check, bench."""
+"""Verbs that score predictors: score and bench."""
 
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -9,13 +10,10 @@ import typer
 
 from tilearena import bench as benches
 from tilearena import live
-from tilearena.check import NOT_RECOMPUTED, check
 from tilearena.cli_options import Device, Dtypes, Json, Predictors, Root, Seed, TimeLimit, console, one_of, print_json
-from tilearena.errors import NoGpuError, SubmissionError, TilearenaError, one_line
+from tilearena.errors import NoGpuError, TilearenaError
 from tilearena.evaluate import Subject, evaluate_each
 from tilearena.exchange.importing import imported_headers
-from tilearena.judge import not_ranked
-from tilearena.manifest import SEED
 from tilearena.plugins import discover
 from tilearena.predict import MEMORY_LIMIT_BYTES
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
@@ -23,16 +21,35 @@ from tilearena.report import device_title, failures, score_table
 from tilearena.root import find_path, find_root
 from tilearena.score import Score
 from tilearena.spec import load_space, load_workload
-from tilearena.splits import MODELS_TRAIN_SPEC, MODELS_TRAIN_SPECS, NETWORKS, SPLITS, Split
-from tilearena.submission import Scored, prepare, require_file, require_kept
+from tilearena.splits import MODELS_TRAIN_SPEC, MODELS_TRAIN_SPECS, SPLITS, Split
+from tilearena.submission import Scored, prepare
 
+#: Results, and why there are not more.
+Evaluated = tuple[list[Scored], list[TilearenaError]]
 MEMORY_LIMIT_GIB = MEMORY_LIMIT_BYTES / (1 << 30)
 MemoryLimit = Annotated[
     float, typer.Option("--memory-limit", min=0.1, help="GiB of its own that each process of a predictor may take.")
 ]
 
 
-def _evaluate(
+def evaluate_all(folder: Path, spec: str, spaces: Iterable[str], *args: Any, **options: Any) -> Evaluated:
+    """`_evaluate_space` of each space; raises the first reason only where nothing could be scored."""
+    scored: list[Scored] = []
+    refused: list[TilearenaError] = []
+    for space in spaces:
+        try:
+            found = _evaluate_space(folder, spec, space, *args, **options)
+        except TilearenaError as error:
+            refused.append(error)
+        else:
+            scored += found[0]
+            refused += found[1]
+    if refused and not scored:
+        raise refused[0]
+    return scored, refused
+
+
+def _evaluate_space(
     folder: Path,
     spec: str,
     space: str,
@@ -43,7 +60,7 @@ def _evaluate(
     train_specs: tuple[str, ...],
     predictors: list[str] | None,
     **options: Any,
-) -> tuple[list[Scored], list[TilearenaError]]:
+) -> Evaluated:
     imported = imported_headers(folder, device, spec, space)
     # a name means what was imported under it, or else a workload
     workload, templates = (None, None) if imported else (load_workload(spec), load_space(space))
@@ -77,16 +94,13 @@ def _recorded_dtypes(
     return known if asked else tuple(d for d in known if paths[d].is_file()) or known
 
 
-def _splits(spec: str, asked: list[str] | None) -> tuple[str, ...]:
-    """The splits that were asked for, else what a submission needs; ``final`` is never taken unasked."""
-    return one_of("--split", asked or ["random", *(["models"] if spec == NETWORKS else [])], SPLITS)
-
-
-def _bytes(gib: float) -> int:
+def as_bytes(gib: float) -> int:
+    """Of ``--memory-limit``."""
     return round(gib * (1 << 30))
 
 
-def _exit_if_failed(refused: list[TilearenaError], scores: list[Score]) -> None:
+def exit_if_failed(refused: list[TilearenaError], scores: list[Score]) -> None:
+    """Say what was refused and what failed, and leave with exit code 1 if anything was."""
     for sentence in (failed := [*map(str, refused), *failures(scores)]):
         print(f"tilearena: {sentence}", file=sys.stderr)
     if failed:
@@ -114,10 +128,10 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score predictors on a recording; exit code 1 if one of them failed."""
-    scored, refused = _evaluate(
+    scored, refused = evaluate_all(
         find_root(root),
         spec,
-        space,
+        [space],
         device,
         dtype,
         one_of("--protocol", [protocol], PROTOCOLS),
@@ -127,7 +141,7 @@ def score(
         refit=refit,
         seed=seed,
         time_limit_s=time_limit,
-        memory_limit_bytes=_bytes(memory_limit),
+        memory_limit_bytes=as_bytes(memory_limit),
     )
     scores = [s.score for s in scored]
     if as_json:
@@ -135,93 +149,7 @@ def score(
     else:
         where = device_title(device, [s.origin for s in scored])
         console().print(score_table(scores, f"{spec} on {where}, split {split}"))
-    _exit_if_failed(refused, scores)
-
-
-def submit(
-    spec: Annotated[str, typer.Option("--spec", help="Name of the tested workload.")],
-    device: Device,
-    submitter: Annotated[str, typer.Option(help="Who submits: a name, a handle, a team.")],
-    space: Annotated[str, typer.Option("--space", help="Template space.")] = "paper9",
-    protocol: Annotated[list[str] | None, typer.Option(help="cold or hot; repeatable. Default: both.")] = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(help="As of `tilearena score`; repeatable. Default: random, and models of networks."),
-    ] = None,
-    train_spec: Annotated[
-        list[str] | None, typer.Option(help="What models trains on; repeatable. Default: lowbit-random.")
-    ] = None,
-    dtype: Dtypes = None,
-    predictor: Predictors = None,
-    refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
-    time_limit: TimeLimit = 300.0,
-    memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
-    out: Annotated[Path | None, typer.Option(help="Root to write below. Default: --root.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a submission even if it has results that are not asked for now.")
-    ] = False,
-    root: Root = None,
-) -> None:
-    """Score predictors and write one submission (JSON and Parquet) for each of them."""
-    folder = find_root(root)
-    if imported := next(filter(None, imported_headers(folder, device, spec, space).values()), None):
-        raise SubmissionError(not_ranked(imported))
-    prepare(out or folder, submitter)
-    scored, refused = _evaluate(
-        folder,
-        spec,
-        space,
-        device,
-        dtype,
-        one_of("--protocol", protocol, PROTOCOLS),
-        _splits(spec, split),
-        one_of("--train-spec", train_spec or [MODELS_TRAIN_SPEC], MODELS_TRAIN_SPECS),
-        predictor,
-        refit=refit,
-        seed=SEED,
-        time_limit_s=time_limit,
-        memory_limit_bytes=_bytes(memory_limit),
-    )
-    if not force:
-        require_kept(out or folder, scored, submitter)
-    for path in benches.write_submissions(out or folder, scored, submitter):
-        print(one_line(str(path)))
-    _exit_if_failed(refused, [s.score for s in scored])
-
-
-def check_(files: list[Path], root: Root = None, as_json: Json = False) -> None:
-    """Recompute every figure of submissions from their picks and the recordings; exit code 1 if one does not hold."""
-    folder = find_root(root)
-    for path in files:  # a path that leads nowhere was mistyped: no submission was refused
-        require_file(path)
-    rows: list[dict[str, Any]] = []
-    for path in files:
-        try:
-            findings, error = check(path, folder), ""
-        except SubmissionError as problem:
-            findings, error = [], str(problem)
-        rows.append(
-            {
-                "path": str(path),
-                "ok": not findings and not error,
-                "error": error,
-                "findings": [
-                    {"result": f.result, "field": f.field, "claimed": f.claimed, "recomputed": f.recomputed}
-                    for f in findings
-                ],
-            }
-        )
-        if as_json:
-            continue
-        print(
-            error
-            or "\n".join(map(str, findings))
-            or f"{one_line(str(path))}: every figure follows from its picks (not checked: {', '.join(NOT_RECOMPUTED)})"
-        )
-    if as_json:
-        print_json(rows)
-    if not all(row["ok"] for row in rows):
-        raise typer.Exit(1)
+    exit_if_failed(refused, scores)
 
 
 def bench(
@@ -252,7 +180,7 @@ def bench(
         space=space,
         seed=seed,
         time_limit_s=time_limit,
-        memory_limit_bytes=_bytes(memory_limit),
+        memory_limit_bytes=as_bytes(memory_limit),
     )
     prepare(out, benches.SUBMITTER)
     # what people read, pytest's output too, makes way for the JSON

@@ -53,10 +53,10 @@ VERBS = {
         "Score every predictor: live on this machine's GPU, else on recordings. Exit code 1 if one of them failed.",
     ),
     "submit": Verb(
-        "cli_score", "submit", "Score predictors and write one submission (JSON and Parquet) for each of them."
+        "cli_submit", "submit", "Score predictors and write one submission (JSON and Parquet) for each of them."
     ),
     "check": Verb(
-        "cli_score",
+        "cli_submit",
         "check_",
         "Recompute every figure of submissions from their picks and the recordings; exit code 1 if one does not hold.",
     ),

@@ -32,6 +32,7 @@ from tilearena.dataset import Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
 from tilearena.judge import Sources, cublaslt_ns
+from tilearena.plugin_code import code_fingerprint
 from tilearena.records import Dtype, Measurement, ProtocolName, Status
 from tilearena.root import find_path, path_for
 from tilearena.score import Key, constant_pick, rank, score
@@ -152,7 +153,7 @@ class Arena:
             reason=reason,
             seed=0,
         )
-        code = plugins.code_fingerprint(key.predictor) if key.predictor in plugins.discover() else None
+        code = code_fingerprint(key.predictor) if key.predictor in plugins.discover() else None
         return Scored(judged, picks, sources.fingerprints, 0, code)
 
     def submit(self, predictor: str, noise: float, keys: Sequence[Key], *, reason: str = "") -> Path:

@@ -254,3 +254,22 @@ def test_board_gives_its_process_to_the_server(run, monkeypatch, tmp_path):
     assert program == command[0] == sys.executable
     assert command[-2:] == [str(tmp_path)] * 2
     assert command[command.index("--server.port") + 1] == "1234"
+
+
+def test_submit_of_several_spaces_writes_one_file_and_says_what_is_not_recorded(run, checkout, tmp_path):
+    """b1 of two spaces, cold; no recording of the third has it."""
+    submit = ("submit", "--spec", "lowbit-random", "--device", "nvidia-h200", "--submitter", "me", "--out", tmp_path)
+    submit += ("--predictor", "constant", "--dtype", "b1", "--protocol", "cold", "--root", checkout)
+    spaces = ("paper9", "sm90-native", "sm80-wide", "paper9")
+    code, out, _ = run(*submit, *(text for space in spaces for text in ("--space", space)))
+    assert (code, len(out.splitlines())) == (0, 1)
+    results = json.loads(Path(out.strip()).read_text())["results"]
+    assert [(r["key"]["space"], r["figures"]["n_problems"]) for r in results] == [
+        ("paper9", 2000),
+        ("sm90-native", 1000),
+        ("sm80-wide", 1000),
+    ]
+    code, out, err = run(*submit, "--space", "paper9", "--space", "h200-all", "--force")
+    assert (code, len(out.splitlines())) == (1, 1)
+    assert "h200-all" in err
+    assert [r["key"]["space"] for r in json.loads(Path(out.strip()).read_text())["results"]] == ["paper9"]

@@ -114,4 +114,5 @@ def _drawn(table: Table, count: int, seed: int) -> Ints:
     steps = np.where(rng.random((count, 1)) < RAGGED_SHARE, units, steps)
     extents = low * (high / low) ** rng.random((count, 3))
     drawn = np.maximum(np.rint(extents / steps), 1).astype(np.int64) * steps
-    return drawn[drawn.prod(axis=1) <= table.problems.prod(axis=1).max()]
+    within: Ints = drawn[drawn.prod(axis=1) <= table.problems.prod(axis=1).max()]
+    return within

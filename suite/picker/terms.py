@@ -68,12 +68,11 @@ def expression(term: Term, sm_count: int) -> str:
         tm, tn = numbers
         return f"(m * n * {ONE} // ({_tiles(tm, tn)} * {tm * tn}))"
     if name == "full":
-        *layout, resident = numbers
-        blocks, places = _blocks(*layout), sm_count * resident
+        blocks, places = _blocks(*numbers[:-1]), sm_count * numbers[-1]
         return f"({blocks} * {ONE} // ({_ceil(blocks, places)} * {places}))"
     if name == "busy":
-        layout, other = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-        return f"({_busy(*layout, sm_count)} * {ONE} // ({_busy(*other, sm_count)}))"
+        half = len(numbers) // 2
+        return f"({_busy(sm_count, *numbers[:half])} * {ONE} // ({_busy(sm_count, *numbers[half:])}))"
     raise ValueError(f"no term named {name!r}")
 
 
@@ -118,5 +117,5 @@ def _blocks(tm: int, tn: int, cluster_m: int, cluster_n: int, split: int) -> str
     return f"({whole} * {factor})" if (factor := cluster_m * cluster_n * split) > 1 else whole
 
 
-def _busy(tm: int, tn: int, cluster_m: int, cluster_n: int, split: int, sm_count: int) -> str:
+def _busy(sm_count: int, tm: int, tn: int, cluster_m: int, cluster_n: int, split: int) -> str:
     return f"{_ceil(_blocks(tm, tn, cluster_m, cluster_n, split), sm_count)} * {tm * tn // split}"
