@@ -105,5 +105,5 @@ def _of_both(g: Geometry, task: Task) -> dict[str, Floats]:
         "in_flight": np.log2(
             np.minimum(g.blocks, g.sm_count * g.occupancy) * g.stages * (g.tile_m + g.tile_n) * g.step_bytes
         ),
-        "sm_bytes": np.log2((g.tile_m + g.tile_n) * g.step_bytes * g.steps * g.blocks_per_busiest_sm),
+        "sm_bytes": np.log2((g.tile_m + g.tile_n) * g.step_bytes * g.steps * busiest),
     }

@@ -17,7 +17,7 @@ import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.figures import log_slowdown, measured
+from tilearena.figures import log_slowdown, measured_tables
 from tilearena.plugins import Declined
 from tilearena.predictors.features import features
 from tilearena.predictors.heuristic import Heuristic
@@ -56,7 +56,7 @@ class Gbdt:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        tables = [table.take(measured(table)) for table in train.tables]
+        tables = measured_tables(train)
         if (n_problems := sum(len(table.problems) for table in tables)) < MIN_PROBLEMS:
             raise Declined(f"gbdt needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
         x = [features(table.problems, table.task) for table in tables]

@@ -40,7 +40,7 @@ class Geometry:
     split_k: Floats  # [1, T] threadblocks that share the K of one tile of D
     occupancy: Floats  # [1, T] blocks that one SM can hold
     tiles: Floats  # [P, T] tiles of D
-    blocks: Floats  # [P, T] threadblocks, or what a persistent one works through as if it were one
+    blocks: Floats  # [P, T] threadblocks in whole clusters, or what a persistent one works through as if it were one
     steps: Floats  # [P, T] main-loop iterations of a threadblock
     sm_count: float
     l2_bytes: float
@@ -77,7 +77,10 @@ class Geometry:
 
     @property
     def tile_traffic_bytes(self) -> Floats:
-        """[P, T] bytes that all blocks together load from L2; rows outside of A and B are not loaded."""
+        """[P, T] bytes that all tiles together need; rows outside of A and B are not loaded.
+
+        Blocks of a cluster load what they share once.
+        """
         columns, rows = np.ceil(self.n / self.tile_n), np.ceil(self.m / self.tile_m)
         return (self.m * columns + self.n * rows) * self.row_bytes
 
@@ -131,7 +134,9 @@ def geometry(problems: Ints, task: Task) -> Geometry:
     bits = BITS[task.dtype]
     tile_m, tile_n, tile_k = (row(task, lambda t, axis=axis: t.threadblock[axis]) for axis in range(3))  # type: ignore[misc]
     split_k = row(task, lambda t: t.split_k)
+    cluster_m, cluster_n = (row(task, lambda t, axis=axis: t.cluster[axis]) for axis in range(2))  # type: ignore[misc]
     tiles = np.ceil(m / tile_m) * np.ceil(n / tile_n)
+    clusters = np.ceil(m / (tile_m * cluster_m)) * np.ceil(n / (tile_n * cluster_n))
     return Geometry(
         m=m,
         n=n,
@@ -148,7 +153,7 @@ def geometry(problems: Ints, task: Task) -> Geometry:
         split_k=split_k,
         occupancy=row(task, lambda t: occupancy(t, task.device)),
         tiles=tiles,
-        blocks=tiles * split_k,
+        blocks=clusters * cluster_m * cluster_n * split_k,
         steps=np.ceil(np.ceil(k / tile_k) / split_k),
         sm_count=float(task.device.sm_count),
         l2_bytes=float(task.device.l2_bytes),

@@ -127,7 +127,9 @@ class Mlp:
             losses.append(float(held_out_loss(network, x[held], label[held])))
             if len(losses) - int(np.argmin(losses)) > PATIENCE:
                 break
-        self._network = next(islice(training(x, label, n_templates, seed), int(np.argmin(losses)), None))
+        network = next(islice(training(x, label, n_templates, seed), int(np.argmin(losses)), None))
+        # JAX trains behind the caller's back; without waiting here, ranking would seem to take the rest of the time
+        self._network: Network = jax.block_until_ready(network)  # type: ignore[no-untyped-call]
 
     def costs(self, problems: Ints, task: Task) -> Floats:
         """Float64 [P, T]: -log of the probability that the template is the best."""

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
-from tilearena.figures import log_slowdown, measured
+from tilearena.figures import log_slowdown, measured_tables
 from tilearena.plugins import Declined
 from tilearena.predictors.features import features
 from tilearena.predictors.mlp import Network, initial
@@ -96,7 +96,7 @@ class MlpFeatures:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        tables = [table.take(measured(table)) for table in train.tables]
+        tables = measured_tables(train)
         if (n_problems := sum(len(table.problems) for table in tables)) < MIN_PROBLEMS:
             raise Declined(
                 f"mlp-features needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}"

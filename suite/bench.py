@@ -51,7 +51,8 @@ class Options:
     @property
     def fit(self) -> dict[str, Any]:
         """Options of every fit."""
-        return {name: getattr(self, name) for name in ("seed", "time_limit_s", "memory_limit_bytes")}
+        named = {name: getattr(self, name) for name in ("seed", "time_limit_s", "memory_limit_bytes")}
+        return named | {"roots": [self.out]}
 
 
 @dataclass(frozen=True)

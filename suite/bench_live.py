@@ -93,7 +93,7 @@ def bench_dtype(
     predictors: Sequence[str],
     *,
     seed: int = 0,
-    time_limit_s: float = 300.0,
+    time_limit_s: float = predict.TIME_LIMIT_S,
     memory_limit_bytes: int = predict.MEMORY_LIMIT_BYTES,
     progress: Progress = lambda done, total, label: None,
 ) -> list[LiveResult]:

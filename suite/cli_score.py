@@ -15,7 +15,7 @@ from tilearena.errors import NoGpuError, TilearenaError
 from tilearena.evaluate import Subject, evaluate_each
 from tilearena.exchange.importing import imported_headers
 from tilearena.plugins import discover
-from tilearena.predict import MEMORY_LIMIT_BYTES
+from tilearena.predict import MEMORY_LIMIT_BYTES, TIME_LIMIT_S
 from tilearena.records import PROTOCOLS, Dtype, ProtocolName
 from tilearena.report import device_title, failures, score_table
 from tilearena.root import find_path, find_root
@@ -122,7 +122,7 @@ def score(
     predictor: Predictors = None,
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
     seed: Seed = 0,
-    time_limit: TimeLimit = 300.0,
+    time_limit: TimeLimit = TIME_LIMIT_S,
     memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     root: Root = None,
     as_json: Json = False,
@@ -165,7 +165,7 @@ def bench(
     use_recordings: Annotated[bool, typer.Option("--replay", help="Use recordings even where there is a GPU.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for what this run writes.")] = Path("results"),
     seed: Seed = 0,
-    time_limit: TimeLimit = 300.0,
+    time_limit: TimeLimit = TIME_LIMIT_S,
     memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     root: Root = None,
     as_json: Json = False,

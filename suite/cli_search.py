@@ -13,6 +13,7 @@ from tilearena.cli_options import Device, Json, Root, Seed, TimeLimit, console, 
 from tilearena.errors import SpecError
 from tilearena.evaluate import Subject
 from tilearena.plugins import discover
+from tilearena.predict import TIME_LIMIT_S
 from tilearena.records import DTYPES, PROTOCOLS, Dtype, ProtocolName
 from tilearena.report import failures
 from tilearena.root import find_root
@@ -57,7 +58,7 @@ def search(
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Also write it to this .md or .json file.")] = None,
     seed: Seed = 0,
-    time_limit: TimeLimit = 300.0,
+    time_limit: TimeLimit = TIME_LIMIT_S,
     root: Root = None,
     as_json: Json = False,
 ) -> None:

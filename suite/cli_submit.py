@@ -13,6 +13,7 @@ from tilearena.errors import SubmissionError, one_line
 from tilearena.exchange.importing import imported_headers
 from tilearena.judge import not_ranked
 from tilearena.manifest import SEED
+from tilearena.predict import TIME_LIMIT_S
 from tilearena.records import PROTOCOLS
 from tilearena.root import find_root
 from tilearena.splits import MODELS_TRAIN_SPEC, MODELS_TRAIN_SPECS, NETWORKS, SPLITS
@@ -42,7 +43,7 @@ def submit(
     dtype: Dtypes = None,
     predictor: Predictors = None,
     refit: Annotated[bool, typer.Option("--refit", help="Train even where stored picks fit.")] = False,
-    time_limit: TimeLimit = 300.0,
+    time_limit: TimeLimit = TIME_LIMIT_S,
     memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     out: Annotated[Path | None, typer.Option(help="Root to write below. Default: --root.")] = None,
     force: Annotated[
@@ -71,6 +72,7 @@ def submit(
         seed=SEED,
         time_limit_s=time_limit,
         memory_limit_bytes=as_bytes(memory_limit),
+        roots=[out] if out else [],
     )
     if not force:
         require_kept(out or folder, scored, submitter)

@@ -1,7 +1,6 @@
 """The other side of ``tilearena.conformance_run``: one process that checks one rule and writes down the outcome."""
 
 import hashlib
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +10,7 @@ from pydantic import AfterValidator, BaseModel
 from tilearena.conformance import RULES, Rule, check_rule
 from tilearena.errors import TilearenaError, one_line
 from tilearena.plugins import Declined
-from tilearena.predict_child import REASON_LENGTH, Limits, describe, end_with_parent, restrict
+from tilearena.predict_child import REASON_LENGTH, Limits, describe, end_with_parent, leave, restrict
 
 
 class Question(BaseModel):
@@ -49,15 +48,11 @@ def outcome_of(name: str, rule: Rule, limits: Limits) -> Outcome:
 
 
 def main(folder: Path) -> None:
-    """Answer the question of a folder and leave at once, whatever threads the plugin left behind."""
+    """Answer the question of a folder."""
     end_with_parent()
     question = Question.model_validate_json((folder / "question.json").read_text())
     (rule,) = (rule for rule in RULES if rule.name == question.rule)
-    outcome = outcome_of(question.name, rule, question.limits)
-    scratch = folder / "answer.scratch"
-    scratch.write_text(outcome.model_dump_json())
-    scratch.replace(folder / "answer.json")
-    os._exit(0)
+    leave(folder, outcome_of(question.name, rule, question.limits))
 
 
 if __name__ == "__main__":

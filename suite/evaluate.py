@@ -55,14 +55,16 @@ def evaluate(
     space: Space | None = None,
     refit: bool = False,
     seed: int = 0,
-    time_limit_s: float = 300.0,
+    time_limit_s: float = predict.TIME_LIMIT_S,
     memory_limit_bytes: int = predict.MEMORY_LIMIT_BYTES,
+    roots: Sequence[Path] = (),
     progress: Progress = lambda done, total, label: None,
 ) -> list[Scored]:
     """Score each of ``predictors`` on one recording, in the order given; a failing one is there with its reason.
 
     Stored out-of-fold picks are used where every fingerprint matches, that of the predictor's code too, unless
     ``refit``. ``workload`` and ``space`` are what the subject's names mean; what ships under them unless given.
+    ``roots`` are others than ``root`` of which no predictor may read recordings or submissions.
 
     Raises:
         RecordingError, SpecError: no such recording, one of another content, or a split that does not suit it.
@@ -84,7 +86,7 @@ def evaluate(
                 seed=seed,
                 time_limit_s=time_limit_s,
                 memory_limit_bytes=memory_limit_bytes,
-                roots=[root],
+                roots=[root, *roots],
             )
             found = _judged(subject, sources, prediction, seed, code)
         scored.append(found)

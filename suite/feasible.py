@@ -7,7 +7,8 @@ MAX_GRID_Y = 65_535
 #: Kept free for the CUDA contexts, workspaces, guard bands, and what the rings have beside two slices (12 L2s in all).
 POOL_BYTES = 2 << 30
 #: Of kernels whose threadblocks share a tile (kernels/workspace.cuh): semaphores of cutlass2, partial sums of cutlass3.
-SEMAPHORE_BYTES, PARTIALS_BYTES = 4 << 20, 256 << 20
+#: The latter lie beside barriers, of which this is more than all that fit.
+SEMAPHORE_BYTES, PARTIALS_BYTES, BARRIERS_BYTES = 4 << 20, 256 << 20, 1 << 20
 WGMMA_ARCH = 90
 
 
@@ -42,6 +43,8 @@ def rejection(problem: Problem, template: Template, device: Device) -> str | Non
         return f"{kind} does not exist on sm_{device.arch}"
     if template.generator == "cutlass3" and device.arch != WGMMA_ARCH:
         return f"wgmma exists on sm_{WGMMA_ARCH} alone, {device.product} is sm_{device.arch}"
+    if template.generator == "cutlass3" and device.sm_total is not None:
+        return "wgmma kernels size their grid by the whole card, not by a partition of its SMs"
     if template.smem_bytes > device.smem_per_block_bytes:
         return f"needs {template.smem_bytes} bytes of shared memory, a block has {device.smem_per_block_bytes}"
     if reason := _too_many_tiles(problem, template):
@@ -61,14 +64,29 @@ def _too_many_tiles(problem: Problem, template: Template) -> str | None:
         return f"needs {tiles_n} tiles along N, a grid has at most {MAX_GRID_Y}"
     if template.split_k == 1:
         return None
-    each = -(-steps // template.split_k)
-    if each * (template.split_k - 1) >= steps:
-        return f"K has {steps} steps of this template, too few for {template.split_k} threadblocks"
     if template.adding:
         aligned = K_ALIGNMENT[template.dtype] * template.split_k
         return f"K is no multiple of {aligned}, so its parts are not aligned" if problem.k % aligned else None
-    area = template.threadblock[0] * template.threadblock[1]
-    needed, there = (4, SEMAPHORE_BYTES) if template.generator == "cutlass2" else (4 * area, PARTIALS_BYTES)
-    if tiles_m * tiles_n * needed > there:
-        return f"needs {tiles_m * tiles_n * needed} bytes of workspace for partial results, there are {there}"
-    return None
+    if _too_few(steps, template):
+        return f"K has {steps} steps of this template, too few for {template.split_k} threadblocks"
+    needed, there = _workspace(tiles_m, tiles_n, template)
+    return f"needs {needed} bytes of workspace for partial results, there are {there}" if needed > there else None
+
+
+def _too_few(steps: int, template: Template) -> bool:
+    """Whether a threadblock would have no step: cutlass2 gives the first ones the ceiling, cutlass3 shares out evenly.
+
+    (``gemm_k_size`` in cutlass/gemm/kernel/gemm.h, ``big_units_`` in cutlass/gemm/kernel/tile_scheduler_params.h.)
+    """
+    if template.generator == "cutlass3":
+        return steps < template.split_k
+    return -(-steps // template.split_k) * (template.split_k - 1) >= steps
+
+
+def _workspace(tiles_m: int, tiles_n: int, template: Template) -> tuple[int, int]:
+    """Bytes that the partial results of a problem take, and that there are for them."""
+    if template.generator == "cutlass2":
+        return 4 * tiles_m * tiles_n, SEMAPHORE_BYTES
+    cluster_m, cluster_n = template.cluster
+    whole = -(-tiles_m // cluster_m) * cluster_m * -(-tiles_n // cluster_n) * cluster_n
+    return 4 * template.threadblock[0] * template.threadblock[1] * whole, PARTIALS_BYTES - BARRIERS_BYTES

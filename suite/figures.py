@@ -55,6 +55,11 @@ def measured(table: Table) -> Bools:
     return any_feasible
 
 
+def measured_tables(train: Table) -> list[Table]:
+    """The measured problems of each device that ``train`` has."""
+    return [table.take(measured(table)) for table in train.tables]
+
+
 def with_failures(time_ns: Floats) -> Floats:
     """Times [P, T] where a failed template takes as long as the slowest feasible one of its problem.
 

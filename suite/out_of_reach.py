@@ -28,6 +28,8 @@ _RIGHTS = {1: sum(1 << bit for bit in (1, 2, *range(4, 13))), 2: 1 << 13, 3: 1 <
 #: Those that a rule for a file rather than a folder may have.
 _OF_FILES = 1 << 1 | 1 << 2 | 1 << 14
 
+SUBMISSIONS = Path("leaderboard") / "submissions"
+
 #: What a result says where plugins could have read the recordings.
 NOTICE = "the recordings were within the predictors' reach, since this system has no Landlock (Linux from 5.13 on)"
 
@@ -40,10 +42,14 @@ class _PathBeneath(ctypes.Structure):
 
 
 def places(*roots: Path) -> tuple[Path, ...]:
-    """What no plugin may read: recordings, submissions and history of ``roots`` and of the checkout."""
-    parts = (RECORDINGS, Path("leaderboard") / "submissions", Path(".git"))
-    found = (root.resolve() / part for root in (*roots, Path(tilearena.__file__).parents[1]) for part in parts)
-    return tuple(dict.fromkeys(path for path in found if path.exists()))
+    """What no plugin may read: recordings, submissions and history of ``roots`` and of the checkout.
+
+    And the models of `tilearena.pick`, which were trained on all problems that are not locked.
+    """
+    package = Path(tilearena.__file__).resolve().parent
+    parts = (RECORDINGS, SUBMISSIONS, Path("results") / SUBMISSIONS, Path(".git"))
+    found = (root.resolve() / part for root in (*roots, package.parent) for part in parts)
+    return tuple(dict.fromkeys(path for path in (*found, package / "picker" / "models") if path.exists()))
 
 
 def version() -> int:

@@ -2,28 +2,32 @@
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
-from tilearena.plugins import discover, find
+from tilearena.plugins import find
 
 #: Where the modules of each package lie.
 Folders = Mapping[str, list[Path]]
+#: What our own predictors and baselines are made of, and others may be.
+OURS = ("tilearena.baselines", "tilearena.picker", "tilearena.predictors")
 
 
 def code_fingerprint(name: str) -> str | None:
     """16 hex digits of SHA-256 over the code of the predictor ``name``; None where there is no source to read.
 
-    That is its module and what this imports, directly or not, of packages that plugins lie in: its own, and those of
-    the built-in predictors and baselines, on which others may build. No module of these is run.
+    That is its module and what this imports, directly or not, of its own top-level package and of ``OURS``. Nothing
+    of the plugin's is run. What is not in it: other libraries and their versions, the rest of tilearena, files that are
+    no Python, and what is imported by a name that is computed.
 
     Raises:
         PredictorError: not installed.
     """
     first = find(name).module
-    folders = _folders({point.module.rpartition(".")[0] or point.module for point in discover().values()})
+    top = first.partition(".")[0]
+    folders = _folders(OURS if top == "tilearena" else (*OURS, top))
     sources: dict[str, bytes] = {}
     waiting = [first]
     while waiting:
@@ -40,10 +44,10 @@ def code_fingerprint(name: str) -> str | None:
     return digest.hexdigest()[:16]
 
 
-def _folders(packages: set[str]) -> Folders:
+def _folders(packages: Iterable[str]) -> Folders:
     """Of each package, or of a module that lies in none: its folders, or its file."""
     found = {}
-    for package in sorted(packages):
+    for package in packages:
         spec = _spec(package)
         if spec is not None and spec.submodule_search_locations is not None:
             found[package] = [Path(place) for place in spec.submodule_search_locations]
@@ -55,7 +59,7 @@ def _folders(packages: set[str]) -> Folders:
 def _spec(module: str) -> ModuleSpec | None:
     try:
         return find_spec(module)
-    except Exception:  # finding it runs the packages that it lies in, and they may raise anything
+    except (ImportError, ValueError):  # a top-level name runs nothing, and the others are ours
         return None
 
 

@@ -32,6 +32,8 @@ UNKNOWN_VERSION = "unknown"
 MAX_ANSWER_BYTES = 1 << 28
 #: JAX with the training part of 10,000 problems takes a tenth of it.
 MEMORY_LIMIT_BYTES = 4 << 30
+#: For all folds of a dtype; five fits to 800 problems of 244 templates take some minutes on one core.
+TIME_LIMIT_S = 900.0
 
 
 class Fold(Protocol):
@@ -71,7 +73,7 @@ def cross_fit(
     table: Table,
     *,
     seed: int = 0,
-    time_limit_s: float = 300.0,
+    time_limit_s: float = TIME_LIMIT_S,
     memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
     roots: Sequence[Path] = (),
 ) -> Prediction:
@@ -102,7 +104,7 @@ def fit_predict(
     task: Task,
     *,
     seed: int = 0,
-    time_limit_s: float = 300.0,
+    time_limit_s: float = TIME_LIMIT_S,
     memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
     roots: Sequence[Path] = (),
 ) -> Prediction:

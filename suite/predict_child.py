@@ -14,7 +14,7 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
@@ -214,14 +214,18 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def main(folder: Path) -> None:
-    """Run the job of a folder and leave at once: threads that a plugin left behind must not keep the process alive."""
-    end_with_parent()
-    answer = run(*take_job(folder), folder)
+def leave(folder: Path, answer: BaseModel) -> NoReturn:
+    """Write the answer and end at once: threads that a plugin left behind must not keep the process alive."""
     scratch = folder / "answer.scratch"
     scratch.write_text(answer.model_dump_json())
     scratch.replace(folder / "answer.json")
     os._exit(0)
+
+
+def main(folder: Path) -> None:
+    """Run the job of a folder."""
+    end_with_parent()
+    leave(folder, run(*take_job(folder), folder))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tilearena.evaluate import Subject, evaluate
 from tilearena.judge import Sources
 from tilearena.measure import Session, opening
 from tilearena.measured_k import FirstSamples, measured_k
-from tilearena.predict import Fold
+from tilearena.predict import TIME_LIMIT_S, Fold
 from tilearena.progress import progress_bar
 from tilearena.records import Template
 from tilearena.search_curve import CONSTANT, RANDOM, TPE, Course
@@ -71,7 +71,7 @@ def prepare(
     sample: int | None = None,
     refit: bool = False,
     seed: int = 0,
-    time_limit_s: float = 300.0,
+    time_limit_s: float = TIME_LIMIT_S,
 ) -> Search:
     """Read the recordings, and let ``predictors`` rank what they were not trained on; stored picks serve if they fit.
 

@@ -68,6 +68,8 @@ class Space(YamlRecord):
         for name, tile in self.tiles.items():
             if not (tile.stages or self.stages):
                 raise LocatedError(("tiles", name, "stages"), "are missing; give them here or for the space")
+            if tile.generator == "cutlass3" and "s4" in (tile.dtypes or self.dtypes):
+                raise LocatedError(("tiles", name, "dtypes"), "has s4, which wgmma does not compute; leave it out")
         for space in self.include:
             if missing := set(self.dtypes) - set(space.dtypes):
                 raise LocatedError(("include",), f"names {space.name!r}, which has no {', '.join(sorted(missing))}")

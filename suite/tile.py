@@ -104,8 +104,6 @@ class Tile(YamlRecord):
                 ("threadblock",),
                 f"is {list(self.threadblock)}, but its wgmma needs multiples of {least} rows and 8 columns",
             )
-        if "s4" in self.dtypes:
-            raise LocatedError(("dtypes",), "has s4, which wgmma does not compute; leave it out")
         if self.adding and (self.stream_k or 1 in self.split_k):
             raise LocatedError(("adding",), "is of split_k above 1, without stream_k; change one")
         if (self.stream_k or (max(self.split_k) > 1 and not self.adding)) and self.schedules != ("cooperative",):

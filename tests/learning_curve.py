@@ -1,4 +1,4 @@
-"""Problems to learn from against regret: ``python tests/learning_curve.py [PREDICTOR]`` writes docs/results/learning.json.
+"""Problems to learn from against regret: ``python tests/learning_curve.py`` writes docs/results/learning.json.
 
 Every fold of the split is trained on some of its training problems, drawn at random and the smaller draws part of the
 larger, and tested on all of its test problems, as `tilearena score` does it. With all of them the worst problems are

@@ -22,7 +22,8 @@ HOPPER = CARD.model_copy(
     update={"compute_capability": (9, 0), "memory_bytes": 140 << 30, "smem_per_block_bytes": 227 << 10}
 )
 S8 = load_space("paper9").templates("s8")
-BY_ID = {t.id: t for t in load_space("h200-all").templates("s8")}
+S8_WIDE = load_space("h200-all").templates("s8")
+BY_ID = {t.id: t for t in S8_WIDE}
 
 
 def device(arch, **changes):
@@ -122,19 +123,50 @@ def test_rejection_counts_the_semaphores_of_serial_split_k():
 
 def test_rejection_counts_the_partial_sums_of_split_k_on_wgmma():
     id_ = "s8_128x128x128_c1x1_cooperative_st5_k2"
-    # 64 x 64 tiles of 128 x 128 sums are 256 MiB
-    assert why(id_, 64 * 128, 64 * 128, 256) is None
-    reason = why(id_, 64 * 128 + 1, 64 * 128, 256)
-    assert reason == f"needs {4 * 128 * 128 * 65 * 64} bytes of workspace for partial results, there are {256 << 20}"
+    # 64 x 63 tiles of 128 x 128 sums are 252 MiB, 64 x 64 of them 256 MiB, of which a part is for barriers
+    assert why(id_, 64 * 128, 63 * 128, 256) is None
+    reason = why(id_, 64 * 128, 64 * 128, 256)
+    there = (256 << 20) - (1 << 20)
+    assert reason == f"needs {4 * 128 * 128 * 64 * 64} bytes of workspace for partial results, there are {there}"
     assert why("s8_128x128x128_c1x1_cooperative_st5_streamk", 64 * 128 + 1, 64 * 128, 256) is None
+
+
+def test_rejection_counts_the_partial_sums_of_whole_clusters():
+    (template,) = [t for t in S8_WIDE if t.id == "s8_256x128x128_c2x1_cooperative_st4"]
+    split = template.model_copy(update={"split_k": 2, "adding": False})
+    device = HOPPER.model_copy(update={"memory_bytes": 1 << 62})
+    rows = 255 * (1 << 20) // (4 * 256 * 128)  # tiles that fit, an even number
+    for m, n, fits in ((rows * 256, 128, True), ((rows - 1) * 256, 128, True), (256, 128 * (rows // 2), True)):
+        assert (rejection(Problem(dtype="s8", m=m, n=n, k=256), split, device) is None) == fits
+    reason = rejection(Problem(dtype="s8", m=256, n=128 * (rows // 2 + 1), k=256), split, device)
+    assert reason == f"needs {4 * 256 * 128 * (rows + 2)} bytes of workspace for partial results, there are {255 << 20}"
+
+
+@pytest.mark.parametrize(("k", "steps"), [(128, 1), (129, None), (3 * 128, None), (28 * 128, None)])
+def test_rejection_knows_that_cutlass3_shares_k_evenly(k, steps):
+    reason = why("s8_128x128x128_c1x1_cooperative_st5_k2", 17, 136, -(-k // 16) * 16)
+    few = f"K has {steps} steps of this template, too few for 2 threadblocks"
+    assert reason == (None if steps is None else few)
+    wide = [t for t in S8_WIDE if t.generator == "cutlass3" and t.split_k == 8 and not t.adding]
+    assert wide
+    for template in wide:  # nine steps for eight threadblocks: one works for two, none for nothing
+        problem = Problem(dtype="s8", m=17, n=136, k=9 * template.threadblock[2])
+        assert rejection(problem, template, HOPPER) is None
+
+
+def test_rejection_of_wgmma_on_a_partition_of_the_sms():
+    part = HOPPER.model_copy(update={"sm_count": 72, "sm_total": 132})
+    reason = "wgmma kernels size their grid by the whole card, not by a partition of its SMs"
+    assert why("s8_128x128x128_c1x1_cooperative_st5", 17, 136, 400, part) == reason
+    assert why("s8_128x256x64_w64x64x64_i16x8x32_st3", 17, 136, 400, part) is None
 
 
 def test_rejection_wants_aligned_parts_of_k_where_they_add_in_memory():
     id_ = "s8_64x128x128_c1x1_pingpong_st6_k4a"
-    # 16 elements are one access, so K is a multiple of 64; four parts of 128 are four steps, and need no workspace
+    # 16 elements are one access, so K is a multiple of 64; a part may be less than a step, and needs no workspace
     assert why(id_, 1 << 17, 1 << 12, 512) is None
     assert why(id_, 1, 128, 1024 - 16) == "K is no multiple of 64, so its parts are not aligned"
-    assert why(id_, 1, 128, 384) == "K has 3 steps of this template, too few for 4 threadblocks"
+    assert why(id_, 1, 128, 384) is None
 
 
 def test_rejection_counts_tiles_along_n_against_the_grid_of_cutlass2_alone():

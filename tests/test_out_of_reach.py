@@ -12,6 +12,7 @@ import tilearena
 from tilearena import evaluate, out_of_reach, predict
 from tilearena.evaluate import Subject, evaluate_each
 from tilearena.out_of_reach import NOTICE, places, version
+from tilearena.picker.model import MODELS
 from tilearena.predict import cross_fit
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -91,9 +92,12 @@ def test_processes_and_threads_that_are_started_cannot_read_either(tree):
 def test_places_are_recordings_submissions_and_history_of_the_root_and_of_the_checkout(tmp_path):
     for name in ("baselines/recordings", "leaderboard/submissions", "docs"):
         (tmp_path / name).mkdir(parents=True)
-    own = {tmp_path / "baselines" / "recordings", tmp_path / "leaderboard" / "submissions"}
-    assert set(places(tmp_path)) - set(places()) == own
+    (tmp_path / "results" / "leaderboard" / "submissions").mkdir(parents=True)
+    (tmp_path / "results" / "benchmarks").mkdir()
+    own = {"baselines/recordings", "leaderboard/submissions", "results/leaderboard/submissions"}
+    assert set(places(tmp_path)) - set(places()) == {tmp_path / path for path in own}
     assert all(path.is_relative_to(Path(out_of_reach.__file__).resolve().parents[1]) for path in places())
+    assert MODELS.resolve() in places()
 
 
 def plugin(path, error):
@@ -123,6 +127,34 @@ def test_plugin_that_reads_a_recording_of_the_checkout_is_denied(install_fake, m
     monkeypatch.setattr(tilearena, "__file__", str(CHECKOUT / "suite" / "__init__.py"))
     install_fake(PLUGIN.format(body=plugin(str(CHECKOUT / RECORDED), "PermissionError")))
     assert cross_fit("fake", FOLDS, TABLE).reason == ""
+
+
+@landlock
+def test_plugin_that_asks_the_picker_is_denied(install_fake):
+    """It was trained on all problems that are not locked."""
+    body = """
+        import tilearena
+        try:
+            tilearena.pick(16, 4096, 4096, "s8")
+        except tilearena.errors.SpecError as error:
+            assert "PermissionError" in str(error)
+            return np.zeros((P, T))"""
+    install_fake(PLUGIN.format(body=body))
+    assert cross_fit("fake", FOLDS, TABLE).reason == ""
+
+
+@landlock
+@pytest.mark.parametrize("folder", ["results/leaderboard/submissions", "leaderboard/submissions"])
+def test_plugin_that_reads_results_of_the_root_is_denied(install_fake, tmp_path, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "oracle.parquet").write_bytes(b"PAR1")
+    body = f"""
+        try:
+            open({str(tmp_path / folder / "oracle.parquet")!r})
+        except PermissionError:
+            return np.zeros((P, T))"""
+    install_fake(PLUGIN.format(body=body))
+    assert cross_fit("fake", FOLDS, TABLE, roots=[tmp_path]).reason == ""
 
 
 def test_plugin_finds_no_recording_by_the_ordinary_way(install_fake, monkeypatch):

@@ -130,7 +130,6 @@ def test_question_without_an_answer_is_one_sentence(asked, sentence):
 @pytest.mark.benchmark(group="pick a template (host time, distinct shapes)")
 @pytest.mark.parametrize("space", ["paper9", "h200-all"])
 def test_pick_takes_microseconds(benchmark, space):
-    """20 us are the aim; the median of processor times, with room for a busy machine."""
     shapes = [(1 + 7 * i, 8 * (1 + i % 997), 16 * (1 + i % 911)) for i in range(2000)]
     tilearena.pick(1, 8, 16, "s8", space=space)
     taken_ns = []
@@ -138,7 +137,7 @@ def test_pick_takes_microseconds(benchmark, space):
         started = time.perf_counter_ns()
         tilearena.pick(m, n, k, "s8", space=space)
         taken_ns.append(time.perf_counter_ns() - started)
-    assert np.median(taken_ns) < 3 * 20_000
+    assert np.median(taken_ns) < 20_000
     following = cycle(shapes)
     benchmark(lambda: tilearena.pick(*next(following), "s8", space=space))
 
@@ -153,5 +152,5 @@ def test_picking_is_imported_fast_and_without_what_trains():
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()
         for _ in range(3)
     ]
-    assert min(float(seconds) for seconds, _ in runs) < 2 * 0.3
+    assert min(float(seconds) for seconds, _ in runs) < 0.3
     assert not {"jax", "lightgbm", "torch", "numpy", "scipy", "pyarrow", "yaml", "typer"} & set(runs[0][1].split())

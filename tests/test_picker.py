@@ -12,14 +12,16 @@ from tilearena.errors import SpecError
 from tilearena.feasible import rejection
 from tilearena.figures import with_failures
 from tilearena.final import is_final
-from tilearena.picker import choose, distil, terms
-from tilearena.picker.distil import Picker
+from tilearena.picker import choose, terms
 from tilearena.picker.grow import can_run, evaluate, grow
 from tilearena.picker.model import LEAF, read
 from tilearena.picker.prune import model_of
 from tilearena.picker.train import SEED, SOURCES, about, open_part
 from tilearena.plugin_code import code_fingerprint
 from tilearena.plugins import Declined
+from tilearena.predictors import picker as distil
+from tilearena.predictors.geometry import geometry
+from tilearena.predictors.picker import Picker
 from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, PROTOCOLS, Problem
 from tilearena.root import load
 from tilearena.spec import load_space
@@ -81,6 +83,19 @@ def test_what_can_run_is_what_is_not_rejected(dtype, checkout):
     assert 0 < able.mean() < 1
 
 
+@pytest.mark.parametrize("dtype", WIDE)
+def test_terms_count_blocks_as_the_features_do(dtype, checkout):
+    """How full waves of one block an SM are, of every template, clusters and split-K included."""
+    space = {"s8": "h200-all", "b1": "sm80-wide"}[dtype]
+    task = load(checkout, "nvidia-h200", "lowbit-random", space, dtype, "cold").table.task
+    units = np.array([1, N_ALIGNMENT, K_ALIGNMENT[dtype]])
+    shapes = np.exp2(np.random.default_rng(0).uniform(7, 14, (50, 3))).astype(np.int64) // units * units
+    counted = geometry(shapes, task)
+    asked = [("full", (*t.threadblock[:2], *t.cluster, t.split_k, 1)) for t in task.templates]
+    waves = np.ceil(counted.blocks / SMS)
+    assert np.array_equal(evaluate(asked, shapes, SMS), np.floor(counted.blocks * 1024 / (waves * SMS)))
+
+
 def planted():
     """Problems, three templates' costs by a rule of one term, and the terms."""
     problems = np.array([(m, 8 * n, 512) for m in range(1, 65) for n in range(1, 33)])
@@ -113,7 +128,7 @@ def trained(request):
     """A picker of h200-all, fitted on 150 problems with few drawn ones, and the table."""
     table = load(request.config.rootpath, "nvidia-h200", "lowbit-random", "h200-all", "s8", "cold").table
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distil, "N_DRAWN", 2000)
+        patch.setattr(distil, "MOST_DRAWN", 2000)
         patch.setattr(distil, "MOST_TEMPLATES", 12)
         picker = Picker()
         picker.fit(table.take(np.arange(len(table.problems)) % 4 == 0), 0)
@@ -168,7 +183,7 @@ def test_predictor_serves_devices_with_other_sm_counts(checkout):
     tables = [table.take(~is_final(table.problems)) for table in tables]
     picker = Picker()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distil, "N_DRAWN", 4000)
+        patch.setattr(distil, "MOST_DRAWN", 4000)
         picker.fit(replace(tables[0].take(np.arange(len(tables[0].problems)) % 3 == 0), others=(tables[1],)), 0)
     losses = []
     for table in tables:

@@ -90,6 +90,26 @@ def test_code_fingerprint_knows_the_package_and_what_is_built_on_of_ours(install
     assert len(seen) == 4
 
 
+def test_code_fingerprint_is_of_the_whole_top_level_package_and_runs_nothing_of_it(install):
+    """A helper two folders up; packages that would end the process if they were run."""
+    package = install("theirs_pack.sub.plugin") / "theirs_pack"
+    (package / "sub").mkdir(parents=True)
+    ends = "raise SystemExit('this was run')\n"
+    (package / "__init__.py").write_text(ends)
+    (package / "sub" / "__init__.py").write_text(ends)
+    (package / "sub" / "plugin.py").write_text("from theirs_pack.lib import f\nfrom .. import more\n")
+    (package / "lib.py").write_text(ends)
+    (package / "more.py").write_text(ends)
+    seen = {code_fingerprint("theirs")}
+    for changed in ("lib.py", "more.py", "__init__.py", "sub/__init__.py", "sub/plugin.py"):
+        path = package / changed
+        path.write_text(path.read_text() + "# changed\n")
+        seen.add(code_fingerprint("theirs"))
+    assert len(seen) == 6
+    assert not [name for name in sys.modules if name.startswith("theirs_pack")]
+    assert code_fingerprint("gbdt") is not None  # nor is it run for another's sake
+
+
 @pytest.mark.parametrize("text", ["def f(:", "\0", "from ..... import x\n", "from . import\n"])
 def test_code_that_does_not_parse_has_a_fingerprint_too(install, text):
     package = install("theirs_pack.plugin") / "theirs_pack"

@@ -23,8 +23,8 @@ from tilearena.table import Table
 
 TABLE = synthetic_table(600)
 TRAIN, TEST = TABLE.take(np.arange(480)), TABLE.take(np.arange(480, 600))
-LEARNED = ("gbdt", "mlp", "heuristic", "nearest")
-BUILT_IN = ("default", "heuristic", "gbdt", "mlp", "constant", "nearest", "oracle")
+LEARNED = ("gbdt", "mlp", "mlp-features", "picker", "heuristic", "nearest")
+BUILT_IN = ("default", "heuristic", "gbdt", "mlp", "mlp-features", "picker", "constant", "nearest", "oracle")
 
 
 def mean_regret(costs: np.ndarray, table: Table) -> float:
@@ -69,8 +69,11 @@ def test_a_template_that_always_fails_is_never_first(name):
 @pytest.mark.parametrize("n_problems", [1, 2, 9, 10])
 def test_small_training_part_works_or_is_declined(name, n_problems):
     small = TRAIN.take(np.arange(n_problems))
-    if name in ("gbdt", "mlp") and n_problems < 10:
-        with pytest.raises(Declined, match=f"{name} needs at least 10 measured training problems and got {n_problems}"):
+    if name in ("gbdt", "mlp", "mlp-features", "picker") and n_problems < 10:
+        asked = "gbdt" if name == "picker" else name
+        with pytest.raises(
+            Declined, match=f"{asked} needs at least 10 measured training problems and got {n_problems}"
+        ):
             fitted(name, small)
         return
     costs = fitted(name, small).costs(small.problems, small.task)
@@ -78,7 +81,7 @@ def test_small_training_part_works_or_is_declined(name, n_problems):
     assert np.isfinite(costs).all()
 
 
-@pytest.mark.parametrize("name", ["gbdt", "mlp", "nearest"])
+@pytest.mark.parametrize("name", ["gbdt", "mlp", "mlp-features", "picker", "nearest"])
 def test_unmeasured_training_problems_do_not_count(name):
     time_ns = TRAIN.time_ns.copy()
     time_ns[100:] = np.inf
@@ -87,7 +90,7 @@ def test_unmeasured_training_problems_do_not_count(name):
     assert np.array_equal(with_gaps, without)
 
 
-@pytest.mark.parametrize("name", ["gbdt", "mlp"])
+@pytest.mark.parametrize("name", ["gbdt", "mlp", "mlp-features", "picker"])
 def test_seed_changes_a_random_fit(name):
     few = TRAIN.take(np.arange(60))
     first, second = (fitted(name, few, seed).costs(TEST.problems, TEST.task) for seed in (0, 1))

@@ -12,8 +12,6 @@ from tilearena.picker.model import LEAF, Model
 from tilearena.records import Template
 from tilearena.table import Floats
 
-Node = tuple[int, int, int]
-
 
 @dataclass(frozen=True)
 class _Branch:

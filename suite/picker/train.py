@@ -12,14 +12,14 @@ import typer
 from tilearena.dataset import Recording
 from tilearena.final import LOCKED_SPEC, is_final
 from tilearena.picker.choose import Shipped
-from tilearena.picker.distil import Picker
 from tilearena.picker.model import Model
 from tilearena.plugin_code import code_fingerprint
+from tilearena.plugins import load as load_predictor
 from tilearena.records import PROTOCOLS
 from tilearena.root import find_root, load
 from tilearena.table import Table
 
-SEED = 0
+PICKER, SEED = "picker", 0
 DEVICE = "nvidia-h200"
 #: Of every model: the spec that it is trained on, space and dtype.
 SOURCES = (
@@ -61,7 +61,7 @@ def about(recording: Recording, n_problems: int) -> dict[str, Any]:
         "bit_op": h.bit_op,
         "protocol": h.protocol.name,
         "trained_on": [asdict(trained_on)],
-        "code_fingerprint": code_fingerprint(Picker.name),
+        "code_fingerprint": code_fingerprint(PICKER),
         "seed": SEED,
     }
 
@@ -74,9 +74,10 @@ def train(root: Path, model: Shipped, spec: str) -> Model:
     """
     recording = load(root, model.device, spec, model.space, model.dtype, model.protocol)
     table = open_part(recording)
-    predictor = Picker()
+    predictor: Any = load_predictor(PICKER)
     predictor.fit(table, SEED)
-    return predictor.model(about(recording, len(table.problems)))
+    trained: Model = predictor.model(about(recording, len(table.problems)))
+    return trained
 
 
 def main(

@@ -4,7 +4,7 @@ The GBDT is fitted on the training part and then rates many more problems, drawn
 and on the measured ones. What it is to lose little of is what the GBDT predicts, the square root of log(t / fastest): a
 near tie by the GBDT's costs often loses far more than the square of the distance says.
 
-It lies beside the model's code, and not with the predictors, since what picks must not need what they need.
+What is stored of it, and how it answers, is `tilearena.picker`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilearena.figures import log_slowdown, measured
+from tilearena.figures import log_slowdown, measured_tables
 from tilearena.picker import terms
 from tilearena.picker.grow import can_run, evaluate, grow
 from tilearena.picker.model import Model
@@ -26,9 +26,9 @@ from tilearena.table import Floats, Ints, Table, Task
 
 #: A tree chooses among so many templates, the set that together is the best on the training part.
 MOST_TEMPLATES = 40
-#: Drawn problems that the GBDT rates: many, since a tree sees where a template loses a wave only from problems there.
-#: So many at a time, which bounds the memory.
-N_DRAWN, AT_A_TIME = 40_000, 2_000
+#: Drawn problems that the GBDT rates, for each measured one and at most: many, since a tree sees where a template loses
+#: a wave only from problems there. So many at a time, which bounds the memory.
+DRAWN_EACH, MOST_DRAWN, AT_A_TIME = 50, 40_000, 2_000
 #: What a measured problem counts, where a drawn one counts 1.
 MEASURED_WEIGHT = 3.0
 #: To lose more than this (the root of a log: 2.7 times the time of the best) is as bad as this.
@@ -59,7 +59,7 @@ class Picker:
         Raises:
             Declined: the GBDT declines, or a table of another device has no measured problem.
         """
-        tables = [part.take(measured(part)) for part in train.tables]
+        tables = measured_tables(train)
         train = replace(tables[0], others=tuple(tables[1:]))
         teacher = Gbdt()
         teacher.fit(train, seed)
@@ -83,7 +83,7 @@ class Picker:
         sm_count = table.task.device.sm_count
         slowdown = log_slowdown(table.time_ns)[:, self._kept]
         yield _Part(table.problems, np.minimum(np.sqrt(slowdown), MOST_COST), sm_count, MEASURED_WEIGHT)
-        drawn = _drawn(table, N_DRAWN // n_tables, seed)
+        drawn = _drawn(table, min(DRAWN_EACH * len(table.problems), MOST_DRAWN // n_tables), seed)
         pieces = np.array_split(drawn, range(AT_A_TIME, len(drawn), AT_A_TIME))
         rated = np.concatenate([teacher.costs(piece, table.task, self._kept) for piece in pieces])
         distance = np.minimum(rated - rated.min(axis=1, keepdims=True), MOST_COST)
