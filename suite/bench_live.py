@@ -167,8 +167,17 @@ def fresh_run(hand: Hand, session: Session, first: Recording, picks: Sequence[In
 
 
 def in_order(session: Session, shapes: Ints) -> tuple[Problem, ...]:
-    """The problems of ``session`` in the order of ``shapes`` [P, 3], that of a recording."""
+    """The problems of ``session`` in the order of ``shapes`` [P, 3], that of a recording.
+
+    Raises:
+        RecordingError: the recording has a problem that the session has not.
+    """
     problems = {(p.m, p.n, p.k): p for p in session.problems}
+    for m, n, k in shapes.tolist():
+        if (m, n, k) not in problems:
+            raise RecordingError(
+                f"{m} x {n} x {k} was recorded as {session.workload.name}, which lacks it; record again"
+            )
     return tuple(problems[m, n, k] for m, n, k in shapes.tolist())
 
 

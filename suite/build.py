@@ -21,6 +21,7 @@ from platformdirs import user_cache_path
 
 from tilearena import toolchain
 from tilearena.errors import BuildError
+from tilearena.feasible import WGMMA_ARCH
 from tilearena.kernel_source import TEMPLATE_HEADERS, WIDE_HEADERS, Kernel, kernels_of, table_source
 from tilearena.records import Record, Template
 from tilearena.toolchain import Toolchain
@@ -171,6 +172,8 @@ def _compile_all(
 
 
 def _compile(unit: Unit, arch: int, cache: Path, tools: Toolchain) -> str:
+    if unit.features and arch != WGMMA_ARCH:  # nvcc would not say which architecture it is that has them
+        return f"wgmma exists on sm_{WGMMA_ARCH} alone"
     if (known := _cached(unit, cache)) is not None:
         return known
     target = _object(cache, unit.key)

@@ -61,7 +61,18 @@ def run_child(
         hint = ""
         if code == -signal.SIGABRT:  # so C++ and LLVM end where they get no memory
             hint = f"; perhaps it needed more memory than {limits.memory}"
-        return f"predictor {name!r} was killed by {signal.Signals(-code).name}{hint}"
-    if not (folder / ANSWER).is_file():
+        return f"predictor {name!r} was killed by {_signal(-code)}{hint}"
+    try:
+        answered = (folder / ANSWER).is_file()
+    except OSError:  # the plugin may have locked the folder
+        answered = False
+    if not answered:
         return f"predictor {name!r} ended its process without an answer (exit code {code})"
     return None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time ones have no name
+        return f"signal {number}"

@@ -45,7 +45,7 @@ def export(
     """Write a recording as other tools read it, or what `tilearena.pick` knows as a C++ header."""
     problems = [_shape(text) for text in problem or ()]
     (protocol,) = one_of("--protocol", [protocol], PROTOCOLS)
-    dtypes = one_of("--dtype", [dtype] if dtype else None, DTYPES)
+    dtypes = one_of("--dtype", None if dtype is None else [dtype], DTYPES)
     if format_ is Format.CPP:
         for option, given in (("--spec", spec), ("--problem", problem), ("--root", root)):
             if given:

@@ -28,7 +28,10 @@ from tilearena.submission import Scored, prepare
 Evaluated = tuple[list[Scored], list[TilearenaError]]
 MEMORY_LIMIT_GIB = MEMORY_LIMIT_BYTES / (1 << 30)
 MemoryLimit = Annotated[
-    float, typer.Option("--memory-limit", min=0.1, help="GiB of its own that each process of a predictor may take.")
+    float,
+    typer.Option(
+        "--memory-limit", min=0.1, max=1 << 20, help="GiB of its own that each process of a predictor may take."
+    ),
 ]
 
 

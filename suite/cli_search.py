@@ -20,6 +20,7 @@ from tilearena.root import find_root
 from tilearena.score import N_PICKS
 from tilearena.search_curve import STRATEGIES, TPE
 from tilearena.search_report import Report
+from tilearena.spec import is_path, load_space, load_workload
 from tilearena.splits import SPLITS, Split
 
 #: Problems that are looked at where Optuna takes part, which needs milliseconds for a measurement.
@@ -71,9 +72,11 @@ def search(
     if live is None and TPE in strategies and sample is None:
         sample = SAMPLE
     names = one_of("--predictor", predictor or ["gbdt"], tuple(discover()))
+    workload = load_workload(spec) if is_path(spec) else None
+    templates = load_space(space) if is_path(space) else None
     subject = Subject(
-        spec=spec,
-        space=space,
+        spec=workload.name if workload else spec,
+        space=templates.name if templates else space,
         dtype=cast(Dtype, one_of("--dtype", [dtype], DTYPES)[0]),
         protocol=cast(ProtocolName, one_of("--protocol", [protocol], PROTOCOLS)[0]),
         device=device,
@@ -81,7 +84,16 @@ def search(
     )
     folder = find_root(root)
     asked = search_run.prepare(
-        folder, subject, strategies, names, sample=sample, refit=refit, seed=seed, time_limit_s=time_limit
+        folder,
+        subject,
+        strategies,
+        names,
+        workload=workload,
+        space=templates,
+        sample=sample,
+        refit=refit,
+        seed=seed,
+        time_limit_s=time_limit,
     )
     if live is None:
         report = search_run.on_recording(asked, trials=trials, runs=runs, by_repeat=by_repeat)

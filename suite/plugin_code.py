@@ -12,7 +12,13 @@ from tilearena.plugins import find
 #: Where the modules of each package lie.
 Folders = Mapping[str, list[Path]]
 #: What our own predictors and baselines are made of, and others may be.
-OURS = ("tilearena.baselines", "tilearena.picker", "tilearena.predictors")
+OURS = (
+    "tilearena.baselines",
+    "tilearena.picker.grow",
+    "tilearena.picker.prune",
+    "tilearena.picker.terms",
+    "tilearena.predictors",
+)
 
 
 def code_fingerprint(name: str) -> str | None:

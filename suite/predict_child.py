@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
 
 from tilearena.errors import PredictorError, TilearenaError, one_line
+from tilearena.one_group import stay_in_group
 from tilearena.out_of_reach import deny
 from tilearena.plugins import Declined, load
 from tilearena.table import Floats, Ints, Table, Task
@@ -109,7 +110,7 @@ def take_job(folder: Path) -> tuple[Job, Limits]:
 
 
 def restrict(limits: Limits) -> None:
-    """Hold this process to ``limits`` for good.
+    """Hold this process to ``limits`` for good, and all that it starts to its process group.
 
     Of memory, private pages that can be written count: neither files and libraries that are mapped nor addresses that
     are merely reserved, of which JAX has several times as much.
@@ -121,6 +122,7 @@ def restrict(limits: Limits) -> None:
 
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = limits.memory_bytes if hard == resource.RLIM_INFINITY else min(limits.memory_bytes, hard)
+    stay_in_group()
     try:
         deny(limits.out_of_reach)
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -18,7 +18,8 @@ from tilearena.progress import progress_bar
 from tilearena.records import Template
 from tilearena.search_curve import CONSTANT, RANDOM, TPE, Course
 from tilearena.search_report import Report
-from tilearena.spec import load_space, load_workload
+from tilearena.space import Space
+from tilearena.spec import Workload, load_space, load_workload
 from tilearena.splits import groups_for
 from tilearena.submission import Scored
 from tilearena.table import Ints
@@ -28,7 +29,10 @@ from tilearena.worker_hand import WorkerHand
 
 @dataclass(frozen=True)
 class Search:
-    """What is compared on what: ``strategies`` by name, and predictors with their out-of-fold picks."""
+    """What is compared on what: ``strategies`` by name, and predictors with their out-of-fold picks.
+
+    ``workload`` and ``space`` are what the subject's names mean; what ships under them unless given.
+    """
 
     subject: Subject
     sources: Sources
@@ -37,6 +41,8 @@ class Search:
     scored: list[Scored]
     sample: int | None
     seed: int
+    workload: Workload | None = None
+    space: Space | None = None
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -68,6 +74,8 @@ def prepare(
     strategies: tuple[str, ...],
     predictors: tuple[str, ...],
     *,
+    workload: Workload | None = None,
+    space: Space | None = None,
     sample: int | None = None,
     refit: bool = False,
     seed: int = 0,
@@ -75,19 +83,30 @@ def prepare(
 ) -> Search:
     """Read the recordings, and let ``predictors`` rank what they were not trained on; stored picks serve if they fit.
 
+    ``workload`` and ``space`` as of `Search`, the options as of `tilearena.evaluate.evaluate`.
+
     Raises:
         RecordingError, SpecError: see `tilearena.evaluate.evaluate`.
     """
     key = subject.key("any", "any")
     sources = Sources.open(root, key)
-    sources.require()
+    sources.require(workload, space)
     scored: list[Scored] = []
     if predictors:
         with progress_bar(subject.spec) as progress:
             scored = evaluate(
-                root, subject, predictors, refit=refit, seed=seed, time_limit_s=time_limit_s, progress=progress
+                root,
+                subject,
+                predictors,
+                workload=workload,
+                space=space,
+                refit=refit,
+                seed=seed,
+                time_limit_s=time_limit_s,
+                progress=progress,
             )
-    return Search(subject, sources, sources.folds(key, seed), strategies, scored, sample, seed)
+    folds = sources.folds(key, seed)
+    return Search(subject, sources, folds, strategies, scored, sample, seed, workload, space)
 
 
 def on_recording(asked: Search, *, trials: int, runs: int, by_repeat: bool = False) -> Report:
@@ -153,9 +172,9 @@ def measured(
 
 def _session(asked: Search, course: Course) -> Session:
     """The problems of ``course``, in its order."""
-    subject, workload = asked.subject, load_workload(asked.subject.spec)
+    subject, workload = asked.subject, asked.workload or load_workload(asked.subject.spec)
     protocol = workload.protocol(subject.protocol, subject.dtype)
-    whole = Session(workload, load_space(subject.space), workload.problems_for(subject.dtype), protocol)
+    whole = Session(workload, asked.space or load_space(subject.space), workload.problems_for(subject.dtype), protocol)
     return replace(whole, problems=in_order(whole, course.table.problems))
 
 

@@ -1,13 +1,19 @@
 """A named, ordered list of templates, written as tiles; pure, needs no GPU."""
 
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tilearena.errors import SpecError
 from tilearena.records import BitOp, Dtype, Op, Protocol, Template, fingerprint
 from tilearena.tile import KBytes, Stages, Tile
-from tilearena.yaml_lines import LocatedError, YamlRecord
+from tilearena.yaml_lines import LocatedError, YamlRecord, require_no_duplicates
+
+#: Of one dtype. Recordings and picks have 16 bits for an index, and the candidates of a recording are some more.
+MAX_TEMPLATES = 1 << 14
+#: Spaces that one includes, and levels of these: what is included twice is read twice.
+MAX_INCLUDED, MAX_LEVELS = 8, 3
 
 
 class Default(YamlRecord):
@@ -38,6 +44,7 @@ class Space(YamlRecord):
     op: Op = Field(default="gemm", description="Operation that the templates serve.")
     include: tuple["Space", ...] = Field(
         default=(),
+        max_length=MAX_INCLUDED,
         description="Spaces that come first, by name or path; of equal templates the first counts.",
         json_schema_extra={"items": {"type": "string"}},
     )
@@ -52,43 +59,74 @@ class Space(YamlRecord):
 
     @field_validator("include", mode="before")
     @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        from tilearena.spec import load_space  # a space is loaded by what reads specs
+    def _by_name(cls, value: Any, info: ValidationInfo) -> Any:
+        """Spaces instead of their names; the context is the files that lead here, see `tilearena.spec.load_space`."""
+        from tilearena.spec import load_space, space_path  # a space is loaded by what reads specs
 
         if not isinstance(value, tuple | list):
             return value
-        return tuple(load_space(space) if isinstance(space, str) else space for space in value)
+        if len(value) > MAX_INCLUDED:
+            raise LocatedError((), f"has {len(value)} values; give at most {MAX_INCLUDED}")
+        chain: tuple[Path, ...] = info.context or ()
+        paths = [space_path(name).absolute() if isinstance(name, str) else None for name in value]
+        for i, path in enumerate(paths):
+            if path is None:  # it is no name
+                continue
+            if path in paths[:i]:
+                raise LocatedError((i,), "is included a second time; remove it")
+            if path in chain:
+                raise LocatedError((i,), "leads back to a space that includes this one; remove it")
+            if len(chain) > MAX_LEVELS:
+                raise LocatedError((i,), f"is included over more than {MAX_LEVELS} levels; include it further up")
+        return tuple(load_space(space, chain) if isinstance(space, str) else space for space in value)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for key in ("stages", "dtypes"):
-            values = getattr(self, key)
-            if len(set(values)) < len(values):
-                raise LocatedError((key,), "holds a value twice; remove one")
+        require_no_duplicates(self, "stages", "dtypes")
         for name, tile in self.tiles.items():
             if not (tile.stages or self.stages):
                 raise LocatedError(("tiles", name, "stages"), "are missing; give them here or for the space")
             if tile.generator == "cutlass3" and "s4" in (tile.dtypes or self.dtypes):
                 raise LocatedError(("tiles", name, "dtypes"), "has s4, which wgmma does not compute; leave it out")
+            if strange := set(tile.dtypes) - set(self.dtypes):
+                raise LocatedError(
+                    ("tiles", name, "dtypes"),
+                    f"has {', '.join(sorted(strange))}, which the space has not; leave it out",
+                )
         for space in self.include:
             if missing := set(self.dtypes) - set(space.dtypes):
                 raise LocatedError(("include",), f"names {space.name!r}, which has no {', '.join(sorted(missing))}")
+        if (count := self._count()) > MAX_TEMPLATES:
+            raise LocatedError(
+                ("tiles",), f"make {count} templates, with what is included; at most {MAX_TEMPLATES} fit"
+            )
         self._require_default()
         return self
 
+    def _count(self) -> int:
+        """The most templates of a dtype, equal ones of several spaces counted several times."""
+        own = sum(tile.count(self.stages) for tile in self.tiles.values())
+        return own + sum(space._count() for space in self.include)
+
     def _require_default(self) -> None:
-        bit_op: BitOp = "and"
         for dtype in self.dtypes:
-            if self.default.label not in (labels := [t.label for t in self.templates(dtype, bit_op)]):
-                names = dict.fromkeys(label.split("/")[0] for label in labels)
-                if self.default.tile not in names:
+            found = self._listed(dtype, "and")
+            first = {template.id: template.label for template in reversed(found)}
+            # a label of more parts is of a template that the default cannot name
+            plain = [label for label in first.values() if label.count("/") == 1]
+            if self.default.label in plain:
+                continue
+            for template in found:
+                if template.label == self.default.label:
                     raise LocatedError(
-                        ("default", "tile"), f"is {self.default.tile!r}; use one of the tiles {', '.join(names)}"
+                        ("default",), f"is {template.label}, the same as {first[template.id]}; name that"
                     )
-                stages = sorted(
-                    {t.stages for t in self.templates(dtype, bit_op) if t.label.startswith(f"{self.default.tile}/")}
-                )
-                raise LocatedError(("default", "stages"), f"is {self.default.stages}; use one of {stages}")
+            tiles = dict.fromkeys(label.split("/")[0] for label in reversed(plain))
+            if self.default.tile not in tiles:
+                use = f"use one of the tiles {', '.join(tiles)}" if tiles else f"add such a tile, plain, for {dtype}"
+                raise LocatedError(("default", "tile"), f"is {self.default.tile!r}; {use}")
+            stages = sorted(int(label.split("/")[1]) for label in plain if label.startswith(f"{self.default.tile}/"))
+            raise LocatedError(("default", "stages"), f"is {self.default.stages}; use one of {stages}")
 
     @property
     def fingerprint(self) -> str:
@@ -111,13 +149,18 @@ class Space(YamlRecord):
             raise SpecError(f"space {self.name!r} has no {dtype}; it serves {', '.join(self.dtypes)}")
         if dtype == "b1" and bit_op is None:
             raise SpecError(f"space {self.name!r}: b1 needs a bit_op; give 'and' or 'xor'")
+        first: dict[str, Template] = {}
+        for template in self._listed(dtype, bit_op):
+            first.setdefault(template.id, template)
+        return tuple(first.values())
+
+    def _listed(self, dtype: Dtype, bit_op: BitOp | None) -> list[Template]:
+        """The templates before equal ones are left out."""
         found = [template for space in self.include for template in space.templates(dtype, bit_op)]
         for name, tile in self.tiles.items():
             if dtype in (tile.dtypes or self.dtypes):
                 found += tile.templates(name, dtype, bit_op, self.stages, self.k_bytes)
-        return tuple(
-            {template.id: template for template in reversed(found)}[id_] for id_ in dict.fromkeys(t.id for t in found)
-        )
+        return found
 
     def screened(self, protocol: Protocol) -> Protocol:
         """``protocol`` with the screen of this space, if it has one."""

@@ -23,7 +23,7 @@ from tilearena.records import (
 )
 from tilearena.sources import Source
 from tilearena.space import Space
-from tilearena.yaml_lines import Loc, LocatedError, Model, YamlRecord, load
+from tilearena.yaml_lines import Loc, LocatedError, YamlRecord, load
 
 Rounds = dict[Dtype, Annotated[int, Field(ge=1, le=64)]]
 
@@ -165,32 +165,49 @@ def load_workload(name_or_path: str) -> Workload:
     Raises:
         SpecError: no such workload, or a mistake in it, with file, line and key.
     """
-    return _load(Workload, "workloads", name_or_path)
+    return load(Workload, _path(Workload, "workloads", name_or_path))
 
 
-def load_space(name_or_path: str) -> Space:
+def load_space(name_or_path: str, chain: tuple[Path, ...] = ()) -> Space:
     """A shipped space by name, or the one in a file ending in .yaml or .yml.
+
+    ``chain``: the files of the space that includes it, of the one that includes that, and so on.
 
     Raises:
         SpecError: no such space, or a mistake in it, with file, line and key.
     """
-    return _load(Space, "spaces", name_or_path)
+    path = space_path(name_or_path)
+    return load(Space, path, context=(*chain, path.absolute()))
+
+
+def space_path(name_or_path: str) -> Path:
+    """The file of `load_space`.
+
+    Raises:
+        SpecError: no such space ships.
+    """
+    return _path(Space, "spaces", name_or_path)
+
+
+def is_path(name_or_path: str) -> bool:
+    """Whether it names a file, and not a workload or space that ships."""
+    return name_or_path.endswith((".yaml", ".yml"))
 
 
 def _shipped(folder: str) -> dict[str, Path]:
     return {path.stem: path for path in Path(str(files(f"tilearena.specs.{folder}"))).glob("*.yaml")}
 
 
-def _load(model: type[Model], folder: str, name_or_path: str) -> Model:
-    if name_or_path.endswith((".yaml", ".yml")):
-        return load(model, Path(name_or_path))
+def _path(model: type[Workload | Space], folder: str, name_or_path: str) -> Path:
+    if is_path(name_or_path):
+        return Path(name_or_path)
     shipped = _shipped(folder)
     if name_or_path not in shipped:
         raise SpecError(
             f"no {model.__name__.lower()} named {name_or_path!r}; "
             f"use {', '.join(sorted(shipped))}, or a path that ends in .yaml"
         )
-    return load(model, shipped[name_or_path])
+    return shipped[name_or_path]
 
 
 def export_schemas(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """A tile of a space, and the templates that it stands for: every combination of what its lists name."""
 
 from itertools import product
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,7 +14,7 @@ from tilearena.records import (
     Schedule,
     Template,
 )
-from tilearena.yaml_lines import LocatedError, YamlRecord
+from tilearena.yaml_lines import LocatedError, YamlRecord, require_no_duplicates
 
 Pair = tuple[Annotated[int, Field(ge=8, le=512)], Annotated[int, Field(ge=8, le=512)]]
 Stages = Annotated[int, Field(ge=2, le=12)]
@@ -67,6 +68,7 @@ class Tile(YamlRecord):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        require_no_duplicates(self, "stages", "split_k", "swizzles", "schedules", "clusters", "dtypes")
         if self.generator == "cutlass3":
             self._require_cutlass3()
         else:
@@ -145,6 +147,11 @@ class Tile(YamlRecord):
             )
             for s, z, split in product(stages, self.swizzles, self.split_k)
         ]
+
+    def count(self, stages: tuple[int, ...]) -> int:
+        """How many templates `templates` has, without making them."""
+        lists = (self.schedules or ("multistage",), self.clusters, self.stages or stages, self.swizzles, self._shares())
+        return prod(map(len, lists))
 
     def _shares(self) -> list[tuple[bool, int]]:
         """Who shares tiles: (stream-K, split-K)."""

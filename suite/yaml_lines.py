@@ -57,8 +57,16 @@ class YamlRecord(Record):
         return data
 
 
-def load(model: type[Model], path: Path) -> Model:
-    """Read and validate ``path``.
+def require_no_duplicates(record: YamlRecord, *keys: str) -> None:
+    """Raise a `LocatedError` for the first of the lists ``keys`` that holds equal values."""
+    for key in keys:
+        values = getattr(record, key)
+        if len(set(values)) < len(values):
+            raise LocatedError((key,), "holds a value twice; remove one")
+
+
+def load(model: type[Model], path: Path, context: Any = None) -> Model:
+    """Read and validate ``path``; ``context`` is for the validators of ``model``.
 
     Raises:
         SpecError: unreadable, not YAML, not plain data, or refused by ``model``.
@@ -66,7 +74,7 @@ def load(model: type[Model], path: Path) -> Model:
     tree = _Tree(path)
     data = tree.read()
     try:
-        return model.model_validate(data, strict=True)
+        return model.model_validate(data, strict=True, context=context)
     except ValidationError as error:
         tree.refuse(*_first_mistake(error))
 

@@ -244,3 +244,10 @@ def test_vendor_is_cublaslt_called_directly_or_else_through_torch(ids, chosen):
 def test_live_bench_without_predictors_is_refused(arena, tmp_path, session):
     with pytest.raises(RecordingError, match="no predictor was asked for"):
         bench_dtype(arena.root, tmp_path / "out", session, opens(), [])
+
+
+def test_recorded_problem_that_the_workload_lacks_is_refused(session):
+    shapes = np.array([[p.m, p.n, p.k] for p in session.problems[::-1]])
+    assert bench_live.in_order(session, shapes) == session.problems[::-1]
+    with pytest.raises(RecordingError, match="3 x 8 x 16 was recorded as quick, which lacks it; record again"):
+        bench_live.in_order(session, np.array([[3, 8, 16]]))

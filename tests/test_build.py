@@ -121,6 +121,14 @@ def test_template_that_does_not_compile_is_a_failure_and_the_rest_link(nvcc, tmp
     assert nvcc.calls() == []
 
 
+def test_wgmma_for_another_architecture_is_refused_without_the_compiler(nvcc, tmp_path):
+    native = load_space("sm90-native").templates("s8")[:3]
+    _, library = build.build("lib", native, 80, cache=tmp_path)
+    reason = "wgmma exists on sm_90 alone"
+    assert library.failures == tuple(BuildFailure(id=template.id, reason=reason) for template in native[1:])
+    assert nvcc.calls() == sorted([native[0].id, "harness", "table", "link"])
+
+
 def test_build_without_one_template_that_compiles_says_why(nvcc, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_ERROR", "s8_*")
     with pytest.raises(BuildError, match=r"^lib: no template compiles for sm_90; .*warp does not divide$"):

@@ -116,6 +116,10 @@ def test_unknown_value_is_named(refusal, option, value, sentence):
         (["score", "--spec", "quick"], "Missing option '--device'"),
         (["score", "--spec", "quick", "--device", "nvidia-h200", "--seed", "-1"], "Invalid value for '--seed'"),
         (
+            ["score", "--spec", "quick", "--device", "nvidia-h200", "--memory-limit", "inf"],
+            "Invalid value for '--memory-limit'",
+        ),
+        (
             ["score", "--spec", "quick", "--device", "nvidia-h200", "--time-limit", "0"],
             "Invalid value for '--time-limit'",
         ),

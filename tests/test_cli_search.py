@@ -55,6 +55,21 @@ def test_curves_of_random_constant_and_predictor_are_the_recordings(searched, ru
     assert at(found, "constant-k", 2) < at(found, "random", 2)
 
 
+@pytest.mark.parametrize("how", [(), ("--live", "2", "--replay")])
+def test_workload_and_space_may_be_paths(searched, checkout, how):
+    specs = checkout / "specs"
+    given = ("--spec", specs / "workloads" / "quick.yaml", "--space", specs / "spaces" / "paper9.yaml", *FAST[3:], *how)
+    assert searched("search", *given) == searched(*FAST, *how)
+
+
+def test_other_content_under_a_recorded_name_is_refused(run, checkout, tmp_path):
+    text = (checkout / "specs" / "spaces" / "paper9.yaml").read_text()
+    (tmp_path / "paper9.yaml").write_text(text.replace("stages: [2, 3, 4]", "stages: [2, 3]"))
+    code, _, err = run(*FAST, "--space", tmp_path / "paper9.yaml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "is of another space 'paper9' (fingerprint" in err
+
+
 def test_search_by_optuna_looks_at_a_sample_and_says_so(searched):
     found = searched(*QUICK, "--strategy", "tpe", "--predictor", "constant", "--sample", "6", "--runs", "2",
                      "--trials", "3")  # fmt: skip

@@ -118,6 +118,12 @@ def test_extents_may_be_whatever_counts_as_a_whole_number():
         ({"space": "h200-all", "dtype": "b1", "k": 128}, "no picker ships for b1 of space 'h200-all' on .*; use pap"),
         ({"dtype": ["s8"]}, "dtype, device, space and protocol of a pick are names"),
         ({"device": "../../x"}, "no picker ships for device '../../x'"),
+        ({"k": 10**5000}, "k=<int> of a pick is not within 1..1048576"),
+        ({"m": 1.5, "k": 10**5000}, r"m, n and k of a pick are whole numbers, not \(1.5, 64, <int>\)"),
+        ({"device": 0}, "dtype, device, space and protocol of a pick are names"),
+        ({"protocol": None}, "dtype, device, space and protocol of a pick are names"),
+        ({"device": ""}, "no picker ships for device ''; use nvidia-h200"),
+        ({"space": ""}, "no picker ships for space ''; use h200-all, paper9, sm80-wide"),
     ],
 )  # fmt: skip
 def test_question_without_an_answer_is_one_sentence(asked, sentence):

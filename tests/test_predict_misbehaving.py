@@ -1,12 +1,17 @@
 """The runner keeps every misbehaving plugin in its own process; fake plugins are put on the import path for that."""
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from faking import FOLDS, PLUGIN, TABLE, assert_failed, run
 
+from tilearena.child import run_child
 from tilearena.predict import MAX_ANSWER_BYTES, MEMORY_LIMIT_BYTES, UNKNOWN_VERSION, cross_fit
+from tilearena.predict_child import Limits
 
 
 @pytest.mark.parametrize(
@@ -27,6 +32,7 @@ from tilearena.predict import MAX_ANSWER_BYTES, MEMORY_LIMIT_BYTES, UNKNOWN_VERS
         ("os._exit(0)", "predictor 'fake' ended its process without an answer (exit code 0)"),
         ("import ctypes; ctypes.string_at(0)", "predictor 'fake' was killed by SIGSEGV"),
         ("os.kill(os.getpid(), 9)", "predictor 'fake' was killed by SIGKILL"),
+        ("os.kill(os.getpid(), 40)", "predictor 'fake' was killed by signal 40"),  # it has no name
         (
             "problems[0, 0] = 1",
             "predictor 'fake' raised ValueError in costs (fake_plugin.py, line 13): "
@@ -53,6 +59,35 @@ def test_time_limit_stops_the_plugin_and_what_it_started(install_fake, tmp_path)
     assert time.monotonic() - start < 20
     time.sleep(3)
     assert not marker.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no seccomp")
+@pytest.mark.parametrize("how", ["start_new_session=True", "process_group=0", "preexec_fn=os.setsid"])
+@pytest.mark.parametrize("end", ["return np.zeros((P, T))", "os._exit(0)", "os.kill(os.getppid(), 9); time.sleep(60)"])
+def test_what_the_plugin_started_in_a_session_of_its_own_ends_with_it(install_fake, tmp_path, how, end):
+    """However the plugin ends, or the process that waits for it."""
+    marker = tmp_path / "pid"
+    body = f"""
+        import subprocess
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], {how})
+        open({str(marker)!r}, "w").write(str(child.pid))
+        {end}"""
+    install_fake(PLUGIN.format(body=body))
+    subprocess.run([sys.executable, "-c", "from faking import run; run()"], cwd=Path(__file__).parent, check=False)
+    deadline_s = time.monotonic() + 10
+    while (alive := Path(f"/proc/{marker.read_text()}").exists()) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert not alive
+
+
+def test_folder_that_the_plugin_locked_holds_no_answer(tmp_path, monkeypatch):
+    def locked(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", locked)
+    limits, deadline_s = Limits(memory_bytes=1), time.monotonic() + 60
+    reason = run_child("this", tmp_path, "fake", deadline_s=deadline_s, time_limit_s=60, limits=limits)
+    assert reason == "predictor 'fake' ended its process without an answer (exit code 0)"
 
 
 def test_memory_limit_stops_the_plugin_with_a_sentence(install_fake):

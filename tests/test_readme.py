@@ -16,7 +16,7 @@ OPEN, CLOSE = (
     "<!-- /results -->",
 )
 COLUMNS = [(dtype, protocol) for dtype in ("s8", "b1", "s4") for protocol in ("cold", "hot")]
-PREDICTORS = ("gbdt", "mlp", "heuristic", "nearest", "constant", "default")
+PREDICTORS = ("mlp-features", "gbdt", "picker", "mlp", "heuristic", "nearest", "constant", "default")
 
 
 def render() -> str:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import NamedTuple, SupportsIndex
 
 from tilearena.errors import SpecError
+from tilearena.picker import sound
 from tilearena.picker.model import MODELS, Model, read
 from tilearena.records import K_ALIGNMENT, MAX_EXTENT, N_ALIGNMENT, Template
 
 SPACE = "paper9"
+NOT_NAMES = "dtype, device, space and protocol of a pick are names; give them as text"
 
 
 class Shipped(NamedTuple):
@@ -29,7 +31,7 @@ class Shipped(NamedTuple):
 
 def shipped() -> Iterator[Shipped]:
     """All models that ship, sorted."""
-    for path in sorted(MODELS.glob("*.json")):
+    for path in sorted(MODELS.glob("*.*.*.*.json")):
         yield Shipped(*path.stem.rsplit(".", 3))
 
 
@@ -59,11 +61,12 @@ def pick(
     try:
         model, records, alignment = _model(dtype, device, space, protocol)
     except TypeError:
-        raise SpecError("dtype, device, space and protocol of a pick are names; give them as text") from None
+        raise SpecError(NOT_NAMES) from None
     try:
         m, n, k = index(m), index(n), index(k)
     except TypeError:
-        raise SpecError(f"m, n and k of a pick are whole numbers, not {ascii((m, n, k))[:80]}") from None
+        given = ", ".join(map(_text, (m, n, k)))
+        raise SpecError(f"m, n and k of a pick are whole numbers, not ({given})") from None
     if not (0 < m <= MAX_EXTENT and 0 < n <= MAX_EXTENT and 0 < k <= MAX_EXTENT) or n % N_ALIGNMENT or k % alignment:
         raise SpecError(_fault(m, n, k, dtype, alignment))
     picked = model.index(m, n, k)
@@ -82,26 +85,50 @@ def load(dtype: str, device: str | None = None, space: str | None = None, protoc
     """The model that ships for these names, which mean what they mean to `pick`.
 
     Raises:
-        SpecError: none ships; says for what some do.
+        SpecError: none ships, and the message says for what some do; or the one that ships is damaged.
     """
+    named = [name for name in (device, space) if name is not None]
+    if not all(isinstance(name, str) for name in (dtype, protocol, *named)):
+        raise SpecError(NOT_NAMES)
     known = list(shipped())
     devices = sorted({model.device for model in known})
+    if not devices:
+        raise SpecError(f"{MODELS}: no picker is there; install tilearena again")
     if device is None and len(devices) != 1:
         raise SpecError(f"pickers ship for the devices {', '.join(devices)}; name one of them")
-    asked = Shipped(device or devices[0], space or SPACE, dtype, protocol)
+    asked = Shipped(devices[0] if device is None else device, SPACE if space is None else space, dtype, protocol)
     if asked in known:
-        return read(asked.path)
+        return _sound(asked)
     for key, value in asked._asdict().items():
         values = sorted({getattr(model, key) for model in known})
         if value not in values:
-            raise SpecError(f"no picker ships for {key} {ascii(value)[:80]}; use {', '.join(values)}")
+            raise SpecError(f"no picker ships for {key} {_text(value)}; use {', '.join(values)}")
     spaces = sorted({model.space for model in known if (model.device, model.dtype) == (asked.device, dtype)})
     raise SpecError(f"no picker ships for {dtype} of space {asked.space!r} on {asked.device}; use {', '.join(spaces)}")
+
+
+def _sound(asked: Shipped) -> Model:
+    """The stored model, which is safe to ask whatever there is in its file."""
+    try:
+        model = read(asked.path)
+        fault = sound.fault(model, asked._asdict())
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        fault = type(error).__name__
+    if fault:
+        raise SpecError(f"{asked.path}: no picker's model ({fault}); install tilearena again")
+    return model
+
+
+def _text(value: object) -> str:
+    try:
+        return ascii(value)[:80]
+    except Exception:  # a number of more digits than Python shows, or an object that cannot be shown
+        return f"<{type(value).__name__}>"
 
 
 def _fault(m: int, n: int, k: int, dtype: str, alignment: int) -> str:
     for axis, extent in zip("mnk", (m, n, k), strict=True):
         if not 0 < extent <= MAX_EXTENT:
-            return f"{axis}={extent} of a pick is not within 1..{MAX_EXTENT}"
+            return f"{axis}={_text(extent)} of a pick is not within 1..{MAX_EXTENT}"
     axis, extent, multiple = ("n", n, N_ALIGNMENT) if n % N_ALIGNMENT else ("k", k, alignment)
     return f"{axis}={extent} of a pick must be a multiple of {multiple} for {dtype}"

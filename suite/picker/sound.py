@@ -1,11 +1,11 @@
-"""Is a stored model one that answers every question? A file may be damaged, and no pick may hang, or end in nonsense."""
+"""Does a stored model answer every question? Its file may be damaged, and no pick may hang or end in nonsense."""
 
 import re
 from typing import Any
 
 from tilearena.picker.model import LEAF, Model
 from tilearena.picker.terms import SHAPES, Term
-from tilearena.records import SLUG, Template
+from tilearena.records import Template
 
 #: What each term but those of `SHAPES` is of: layouts of a tile (M, N), a cluster (M, N) and the blocks that share one.
 NUMBERS = {"tiles": 2, "useful": 2, "full": 6, "busy": 10}
@@ -17,20 +17,21 @@ LABEL = re.compile(r"[a-z0-9_/]{1,100}")
 
 
 def fault(model: Model, names: dict[str, str]) -> str:
-    """What is wrong with ``model``, which should be for ``names`` (device, space, dtype, protocol); empty if nothing is.
+    """What is wrong with ``model``, which is to be for ``names`` (device, space, dtype, protocol); empty if nothing is.
 
     Raises:
-        TypeError, ValueError, KeyError, OverflowError, RecursionError: it is so wrong that it cannot be looked at.
+        AttributeError, KeyError, TypeError, ValueError: it is so wrong that it cannot be looked at.
     """
     checks = {
         "about": _is_about(model.about, names),
         "sm_count": _within(model.sm_count, 1, MOST),
-        "templates": 0 < len(model.templates) <= MOST_TEMPLATES and all(_is_of(t, names) for t in model.records),
-        "terms": all(map(_is_term, model.terms)),
-        "lists": all(_is_list(list_, len(model.templates)) for list_ in model.lists),
-        "nodes": _is_tree(model),
+        "list of templates": 0 < len(model.templates) <= MOST_TEMPLATES
+        and all(_is_of(t, names) for t in model.records),
+        "list of terms": all(map(_is_term, model.terms)),
+        "list of lists": all(_is_list(list_, len(model.templates)) for list_ in model.lists),
+        "tree": _is_tree(model),
     }
-    return next((f"its {part} cannot be" for part, sound in checks.items() if not sound), "")
+    return next((f"its {part} is wrong" for part, sound in checks.items() if not sound), "")
 
 
 def _within(number: object, low: int, end: int) -> bool:
@@ -38,11 +39,12 @@ def _within(number: object, low: int, end: int) -> bool:
 
 
 def _is_about(about: dict[str, Any], names: dict[str, str]) -> bool:
-    texts = [about["product"], *(part[key] for part in about["trained_on"] for key in ("spec", "fingerprint"))]
-    counts = [part["n_problems"] for part in about["trained_on"]]
+    """Of these very names; what a comment of the header quotes may not end its line, nor go on in the next one."""
+    parts = about["trained_on"]
+    quoted = [*names.values(), about["product"], *(part[key] for part in parts for key in ("spec", "fingerprint"))]
     same = all(about[key] == value for key, value in names.items())
-    printable = all(re.fullmatch(SLUG, text.replace(" ", "-")) for text in texts)
-    return same and printable and all(_within(count, 0, 1 << 63) for count in counts)
+    plain = all(text.isprintable() and "\\" not in text for text in quoted)
+    return same and plain and all(_within(part["n_problems"], 0, 1 << 63) for part in parts)
 
 
 def _is_of(template: Template, names: dict[str, str]) -> bool:
