@@ -1,7 +1,7 @@
 """The locked part of `lowbit-full`: a fifth of its shapes, which nothing trains on and no choice is made by."""
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,15 @@ def is_final(problems: Ints) -> Bools:
 
     A hash of its shape decides, so that it does not depend on the dtype, on the device or on what else is recorded.
     """
+    locked: Bools = np.frombuffer(_locked(problems.astype(np.int64).tobytes()), dtype=np.bool_)
+    return locked
+
+
+@lru_cache(maxsize=64)  # the referee asks about the same recordings again and again
+def _locked(problems: bytes) -> bytes:
     seen = _seen()
-    shapes = map(tuple, problems.tolist())
-    return np.array([shape not in seen and _fraction(*shape) < FINAL_SHARE for shape in shapes], dtype=np.bool_)
+    shapes = map(tuple, np.frombuffer(problems, dtype=np.int64).reshape(-1, 3).tolist())
+    return bytes(shape not in seen and _fraction(*shape) < FINAL_SHARE for shape in shapes)
 
 
 def _fraction(m: int, n: int, k: int) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -160,10 +161,12 @@ def _kernels(header: Header) -> dict[str, set[tuple[str, str]]]:
     }
 
 
+@cache
 def _shipped_workload(name: str) -> Workload | None:
     return load_workload(name) if name in workload_names() else None
 
 
+@cache
 def _shipped_space(name: str) -> Space | None:
     return load_space(name) if name in space_names() else None
 

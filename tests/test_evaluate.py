@@ -157,7 +157,15 @@ def test_recording_of_another_workload_or_space_is_refused(arena, kind):
     )
 
 
-def test_training_recording_of_another_workload_is_refused(arena, monkeypatch):
+@pytest.fixture
+def ships_anew():
+    """What ships is looked up again, since a test changes it; and afterwards."""
+    judge._shipped_workload.cache_clear()
+    yield
+    judge._shipped_workload.cache_clear()
+
+
+def test_training_recording_of_another_workload_is_refused(arena, monkeypatch, ships_anew):
     shipped = judge.load_workload
     changed = {"lowbit-random": other(shipped("lowbit-random"))}
     monkeypatch.setattr(judge, "load_workload", lambda name: changed.get(name) or shipped(name))
@@ -165,7 +173,7 @@ def test_training_recording_of_another_workload_is_refused(arena, monkeypatch):
         evaluate(arena.root, NETWORKS, ["constant"], workload=shipped("networks"))
 
 
-def test_recording_of_a_workload_that_does_not_ship_is_scored(arena, monkeypatch):
+def test_recording_of_a_workload_that_does_not_ship_is_scored(arena, monkeypatch, ships_anew):
     monkeypatch.setattr(judge, "workload_names", lambda: ["networks"])
     monkeypatch.setattr(judge, "load_workload", lambda name: pytest.fail(f"{name} does not ship"))
     (scored,) = evaluate(arena.root, LOWBIT, ["constant"])

@@ -22,9 +22,10 @@ PREDICTORS = ("mlp-features", "gbdt", "picker", "mlp", "heuristic", "nearest", "
 def render() -> str:
     """The caption and the table."""
     header = dataset.read(find_path(ROOT, "nvidia-h200", "lowbit-random", "paper9", "s8", "cold")).header
+    board = table.load(ROOT, ROOT).rows
     rows = {
         (row["dtype"], row["protocol"], row["predictor"]): row
-        for row in table.load(ROOT, ROOT).rows
+        for row in board
         if (row["device"], row["spec"], row["split"], row["space"])
         == ("nvidia-h200", "lowbit-random", "random", "paper9")
     }
@@ -41,7 +42,7 @@ def render() -> str:
     ]
     models = {
         (row["dtype"], row["protocol"], row["predictor"]): row
-        for row in table.load(ROOT, ROOT).rows
+        for row in board
         if (row["device"], row["spec"], row["split"], row["space"]) == ("nvidia-h200", "networks", "models", "paper9")
         and row["train_spec"] == "lowbit-random"
     }
