@@ -51,8 +51,7 @@ class Options:
     @property
     def fit(self) -> dict[str, Any]:
         """Options of every fit."""
-        named = {name: getattr(self, name) for name in ("seed", "time_limit_s", "memory_limit_bytes")}
-        return named | {"roots": [self.out]}
+        return {name: getattr(self, name) for name in ("seed", "time_limit_s", "memory_limit_bytes")}
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,7 @@ def replay(options: Options, device: str, specs: Sequence[str], console: Console
             workload=workload,
             space=space,
             refit=True,
+            roots=[options.out],
             **options.fit,
         )
         scored += found[0]

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from standin import DEVICE, FOLDER, formula_header, formula_ns, templates
 
-from tilearena import cli, dataset, plugins, submission
+from tilearena import cli, dataset, judge, plugins, submission
 from tilearena.dataset import Recording
 from tilearena.device import visible_devices
 from tilearena.errors import NoGpuError
@@ -172,6 +172,17 @@ def arena(tmp_path: Path) -> Arena:
     arena.record("lowbit-random", "s4", shapes)
     arena.record("networks", "s8", arena.shapes(12, seed=5))
     return arena
+
+
+@pytest.fixture
+def ships_anew() -> Iterator[None]:
+    """What ships is looked up again, since the test changes it, and once more afterwards."""
+    lookups = (judge._shipped_workload, judge._shipped_space)
+    for lookup in lookups:
+        lookup.cache_clear()
+    yield
+    for lookup in lookups:
+        lookup.cache_clear()
 
 
 @pytest.fixture(scope="session")

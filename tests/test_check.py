@@ -139,7 +139,7 @@ def test_check_does_not_ask_for_the_code(arena, written):
 
 @pytest.mark.parametrize(("kind", "shipped"), [("workload", "lowbit-random"), ("space", "paper9")])
 def test_check_refuses_a_recording_of_another_workload_or_space_of_that_name(
-    arena, written, kind, shipped, monkeypatch
+    arena, written, kind, shipped, monkeypatch, ships_anew
 ):
     model = getattr(judge, f"load_{kind}")(shipped)
     monkeypatch.setattr(judge, f"load_{kind}", lambda name: model.model_copy(update={"version": 9}))

@@ -157,14 +157,6 @@ def test_recording_of_another_workload_or_space_is_refused(arena, kind):
     )
 
 
-@pytest.fixture
-def ships_anew():
-    """What ships is looked up again, since a test changes it; and afterwards."""
-    judge._shipped_workload.cache_clear()
-    yield
-    judge._shipped_workload.cache_clear()
-
-
 def test_training_recording_of_another_workload_is_refused(arena, monkeypatch, ships_anew):
     shipped = judge.load_workload
     changed = {"lowbit-random": other(shipped("lowbit-random"))}
