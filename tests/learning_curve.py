@@ -50,12 +50,13 @@ class Curve:
         sources = Sources.open(ROOT, key)
         return cls(key, sources, sources.folds(key, 0))
 
-    def points(self) -> Iterator[dict[str, Any]]:
-        """Figures by number of training problems; the last has all."""
+    def points(self) -> Iterator[tuple[dict[str, Any], Prediction]]:
+        """Figures by number of training problems, and the picks; the last has all."""
         most = min(len(fold.train.problems) for fold in self.folds)
         for size in [*(size for size in SIZES if size < most), most]:
             folds = [Fold(fold.train.take(some(len(fold.train.problems), size)), fold.test_rows) for fold in self.folds]
-            yield {"n_problems": size} | self.figures(self.fitted(folds))
+            found = self.fitted(folds)
+            yield {"n_problems": size} | self.figures(found), found
 
     def fitted(self, folds: list[Fold]) -> Prediction:
         """The picks."""
@@ -73,9 +74,9 @@ class Curve:
             name: flat[name] for name in (*names[:3], "regret_mean_lo", "regret_mean_hi", *names[3:]) if name in flat
         }
 
-    def worst(self) -> list[dict[str, Any]]:
-        """The problems that lose the most after training on all, and their share of all regret."""
-        table, found = self.sources.test.table, self.fitted(self.folds)
+    def worst(self, found: Prediction) -> list[dict[str, Any]]:
+        """The problems that lose the most, and their share of all regret."""
+        table = self.sources.test.table
         rows = np.sort(np.concatenate([fold.test_rows for fold in self.folds]))
         times = with_failures(table.time_ns[rows])
         regret = picked(times, found.picks[rows])[0][:, 0] / times.min(axis=1) - 1
@@ -102,13 +103,14 @@ def main(predictor: str = "gbdt") -> None:
     curves = []
     for names in CURVES:
         curve = Curve.of(predictor, *names)
-        points = []
-        for point in curve.points():
+        points, found = [], None
+        for point, picks in curve.points():
             points.append(point)
+            found = picks
             print(*names, point["n_problems"], f"{point['regret_mean']:.4f}", f"{point['regret_p99']:.3f}", flush=True)
         fingerprint = curve.sources.test.header.fingerprint
         about = dict(zip(("spec", "space", "dtype", "protocol", "split"), names, strict=True))
-        curves.append(about | {"fingerprint": fingerprint, "points": points, "worst": curve.worst()})
+        curves.append(about | {"fingerprint": fingerprint, "points": points, "worst": curve.worst(found)})
     OUT.parent.mkdir(exist_ok=True)
     whole = {"predictor": predictor, "code_fingerprint": code_fingerprint(predictor), "curves": curves}
     OUT.write_text(json.dumps(whole, indent=1) + "\n")

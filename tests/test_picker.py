@@ -1,6 +1,8 @@
 """The tree behind `tilearena.pick`: its terms, how it grows, what is stored of it, and the predictor that it is."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -108,8 +110,11 @@ def test_tree_finds_a_planted_rule_and_nothing_else():
     problems, asked, costs, best = planted()
     values = evaluate(asked, problems, SMS)
     tree = grow(asked, values, costs, np.ones(len(problems)))
-    assert (tree.costs[tree.leaves(problems, SMS)].argmin(axis=1) == best).mean() > 0.97  # thresholds are quantiles
-    assert ("power_of_m", ()) not in tree.terms or len(tree.term) < 20
+    assert (tree.costs[tree.leaves(problems, SMS)].argmin(axis=1) == best).all()
+    assert {(tree.terms[t], int(at)) for t, at in zip(tree.term, tree.threshold, strict=True) if t != LEAF} == {
+        (("m", ()), 20),
+        (("n", ()), 96),
+    }
     flat = grow(asked, values, np.tile([0.5, 0.1, 0.3], (len(problems), 1)), np.ones(len(problems)))
     assert flat.term.tolist() == [LEAF]
     assert flat.costs.tolist() == [pytest.approx([0.5, 0.1, 0.3])]
@@ -247,3 +252,24 @@ def test_shipped_models_were_trained_by_this_code_on_these_recordings_and_on_not
         assert stored.about == about(recording, len(part.problems))
         assert (stored.about["code_fingerprint"], stored.about["seed"]) == (code_fingerprint("picker"), SEED)
         assert stored.sm_count == recording.header.device.sm_count
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--space", "nope"], "no picker is trained for any dtype of nope; known are s8 of paper9, "),
+        (["--space", "h200-all", "--dtype", "b1"], "no picker is trained for b1 of h200-all; known are "),
+        (["--root", "."], "recorded devices: none"),
+    ],
+)
+def test_training_that_cannot_be_is_one_sentence(options, sentence, tmp_path):
+    program = [sys.executable, "-m", "tilearena.picker.train", *options]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert done.stderr.startswith("tilearena: ")
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_page_says_how_many_problems_are_drawn(checkout):
+    assert f"{distil.MOST_DRAWN:,} drawn problems" in (checkout / "docs" / "pick.md").read_text()

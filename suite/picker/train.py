@@ -3,13 +3,16 @@
 The same recordings, code and versions of libraries give the same files. Nothing locked is trained on.
 """
 
+import sys
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tilearena.dataset import Recording
+from tilearena.errors import SpecError, TilearenaError
 from tilearena.final import LOCKED_SPEC, is_final
 from tilearena.picker.choose import Shipped
 from tilearena.picker.model import Model
@@ -86,14 +89,19 @@ def main(
     dtype: Annotated[str | None, typer.Option(help="This dtype alone.")] = None,
 ) -> None:
     """Train and write the models, all of them unless a space or a dtype is named."""
-    for spec, of_space, of_dtype in SOURCES:
-        for protocol in PROTOCOLS:
-            if space in (None, of_space) and dtype in (None, of_dtype):
-                shipped = Shipped(DEVICE, of_space, of_dtype, protocol)
-                text = train(find_root(root), shipped, spec).text()
-                shipped.path.write_text(text, encoding="utf-8")
-                print(f"{shipped.path.name}: {len(text)} bytes", flush=True)
+    wanted = [source for source in SOURCES if space in (None, source[1]) and dtype in (None, source[2])]
+    if not wanted:
+        known = ", ".join(f"{of_dtype} of {of_space}" for _, of_space, of_dtype in SOURCES)
+        raise SpecError(f"no picker is trained for {dtype or 'any dtype'} of {space or 'any space'}; known are {known}")
+    for (spec, of_space, of_dtype), protocol in product(wanted, PROTOCOLS):
+        shipped = Shipped(DEVICE, of_space, of_dtype, protocol)
+        text = train(find_root(root), shipped, spec).text()
+        shipped.path.write_text(text, encoding="utf-8")
+        print(f"{shipped.path.name}: {len(text)} bytes", flush=True)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    try:
+        typer.run(main)
+    except TilearenaError as error:
+        sys.exit(f"tilearena: {error}")
