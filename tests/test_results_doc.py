@@ -4,17 +4,24 @@ A block of the page begins with ``<!-- results key=value ... -->``, says so what
 ``<!-- /results -->``.
 """
 
+import json
 import re
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+from tilearena import dataset
 from tilearena.datasheet.tables import table as markdown
 from tilearena.leaderboard import table
 from tilearena.leaderboard.table import Row
+from tilearena.plugin_code import code_fingerprint
+from tilearena.root import find_path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
+LEARNING = PAGE.parent / "results" / "learning.json"
+CURVES = re.compile(r"(<!-- learning -->\n)(.*?)(<!-- /learning -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- results ([^>]*?) -->\n)(.*?)(<!-- /results -->)", re.DOTALL)
 HEAD = ("", "top2", "or tied", "regret (95 %)", "p99", "at 4", "gap closed", "slower", "speedup", "over cuBLASLt")
 ORDER = {"s8": 0, "b1": 1, "s4": 2}
@@ -36,10 +43,14 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}x"
 
 
+def regret(row: Row) -> str:
+    """The mean and its interval."""
+    return f"{percent(row['regret_mean'], 2)} ({100 * row['regret_mean_lo']:.2f}..{100 * row['regret_mean_hi']:.2f})"
+
+
 def line(row: Row) -> tuple[str, ...]:
     """The figures of one predictor."""
-    between = f"{percent(row['regret_mean'], 2)} ({100 * row['regret_mean_lo']:.2f}..{100 * row['regret_mean_hi']:.2f})"
-    shares = (percent(row["top2"]), percent(row["top2_tie"]), between, percent(row["regret_p99"]))
+    shares = (percent(row["top2"]), percent(row["top2_tie"]), regret(row), percent(row["regret_p99"]))
     others = (percent(row["regret_at_4"], 2), percent(row["gap_closed"]), percent(row["slowdown_share"]))
     speedups = (ratio(row["speedup_geomean"]), ratio(row["speedup_vs_cublaslt_geomean"]))
     return (row["predictor"], *shares, *others, *speedups)
@@ -63,6 +74,44 @@ def render(about: str) -> str:
     return "\n".join(text for _, group in groups for text in section(list(group)))
 
 
+def curve(found: dict[str, Any]) -> list[str]:
+    """Regret by number of problems, and the problems that lose the most after training on all of them."""
+    names = " ".join(found[key] for key in ("spec", "space", "dtype", "protocol", "split"))
+    points = [
+        (p["n_problems"], regret(p), percent(p["regret_p99"]), percent(p["regret_at_4"], 2)) for p in found["points"]
+    ]
+    ceiling = found["points"][-1]["ceiling_regret_mean"]
+    worst = [
+        (" x ".join(map(str, w["problem"])), percent(w["regret"]), w["pick"], w["best"]) for w in found["worst"][:8]
+    ]
+    share = f"{len(found['worst'])} problems have {percent(sum(w['share'] for w in found['worst']))} of all regret"
+    return [
+        f"**{names}**, ceiling {percent(ceiling, 2)}; {share}",
+        "",
+        *markdown(("problems", "regret (95 %)", "p99", "at 4"), points),
+        "",
+        *markdown(("worst", "regret", "picked", "best"), worst),
+        "",
+    ]
+
+
+def curves() -> str:
+    """All that `learning_curve.py` has written."""
+    return "\n".join(text for found in json.loads(LEARNING.read_text())["curves"] for text in curve(found))
+
+
+def test_learning_curves_are_those_of_the_committed_recordings_and_code() -> None:
+    (_, shown, _) = CURVES.findall(PAGE.read_text())[0]
+    assert shown.strip() == curves().strip()
+    written = json.loads(LEARNING.read_text())
+    assert written["code_fingerprint"] == code_fingerprint(written["predictor"])
+    for found in written["curves"]:
+        path = find_path(ROOT, "nvidia-h200", found["spec"], found["space"], found["dtype"], found["protocol"])
+        assert found["fingerprint"] == dataset.read_header(path)[0].fingerprint
+        regrets = [point["regret_mean"] for point in found["points"]]
+        assert regrets[-1] < regrets[0] / 2  # more problems help
+
+
 def test_tables_are_what_the_submissions_say() -> None:
     blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) > 3
@@ -72,4 +121,5 @@ def test_tables_are_what_the_submissions_say() -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{render(found[2])}{found[4]}", PAGE.read_text()))
+    text = BLOCK.sub(lambda found: f"{found[1]}\n{render(found[2])}{found[4]}", PAGE.read_text())
+    PAGE.write_text(CURVES.sub(lambda found: f"{found[1]}\n{curves()}{found[3]}", text))
