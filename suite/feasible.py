@@ -64,21 +64,22 @@ def _too_many_tiles(problem: Problem, template: Template) -> str | None:
         return f"needs {tiles_n} tiles along N, a grid has at most {MAX_GRID_Y}"
     if template.split_k == 1:
         return None
-    if template.adding:
-        aligned = K_ALIGNMENT[template.dtype] * template.split_k
-        return f"K is no multiple of {aligned}, so its parts are not aligned" if problem.k % aligned else None
     if _too_few(steps, template):
         return f"K has {steps} steps of this template, too few for {template.split_k} threadblocks"
+    if template.adding:
+        return None  # to D itself
     needed, there = _workspace(tiles_m, tiles_n, template)
     return f"needs {needed} bytes of workspace for partial results, there are {there}" if needed > there else None
 
 
 def _too_few(steps: int, template: Template) -> bool:
-    """Whether a threadblock would have no step: cutlass2 gives the first ones the ceiling, cutlass3 shares out evenly.
+    """Whether a threadblock would have no step: the first ones get the ceiling, but cutlass3 shares out evenly.
+
+    Where the parts are ``adding``, cutlass3 does not share them out: sm90.cuh does, and gives the first ones the ceiling.
 
     (``gemm_k_size`` in cutlass/gemm/kernel/gemm.h, ``big_units_`` in cutlass/gemm/kernel/tile_scheduler_params.h.)
     """
-    if template.generator == "cutlass3":
+    if template.generator == "cutlass3" and not template.adding:
         return steps < template.split_k
     return -(-steps // template.split_k) * (template.split_k - 1) >= steps
 

@@ -34,21 +34,63 @@ using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
     cutlass::layout::ColumnMajor, 16, int32_t, Tile, Cluster, cutlass::gemm::collective::StageCount<Stages>,
     typename Schedule::Mainloop>::CollectiveOp;
 
-// Swapped, the kernel computes D^T = B^T A^T: N takes the 64 rows of a wgmma, M its columns, which may be as few as 8. D is
-// then column-major to the kernel, and lies in memory as before.
-// An epilogue like E that adds to what is in memory, instead of overwriting it (TMA's reduction).
+// TMA's reduction, issued by one lane. All lanes of a warp issue the epilogue's store: what repeats a store does no harm, but
+// each lane would add.
+struct AddOnce {};
+
+}  // namespace tilearena
+
+namespace cute {
+
+template <class Bits, class Aux>
+struct Copy_Traits<tilearena::AddOnce, Bits, Aux> : Copy_Traits<SM90_TMA_REDUCE_ADD, Bits, Aux> {
+  template <class TS, class LS, class TD, class LD>
+  CUTE_HOST_DEVICE friend void copy_unpack(Copy_Traits const& traits, Tensor<TS, LS> const& from, Tensor<TD, LD>& to) {
+    if (elect_one_sync()) copy_unpack(static_cast<Copy_Traits<SM90_TMA_REDUCE_ADD, Bits, Aux> const&>(traits), from, to);
+  }
+};
+
+}  // namespace cute
+
+namespace tilearena {
+
+// An epilogue like E that adds to what is in memory, instead of overwriting it. All batches have the same D: static, the
+// stride 0 between them keeps them out of TMA's descriptor.
 template <class E>
 struct AddingEpilogue;
 template <class Policy, class Cta, class Epi, class C, class StrideC, class D, class StrideD, class Fusion, class LoadC,
           class SmemC, class ReadC, class Store, class... Rest>
 struct AddingEpilogue<cutlass::epilogue::collective::CollectiveEpilogue<Policy, Cta, Epi, C, StrideC, D, StrideD, Fusion,
                                                                         LoadC, SmemC, ReadC, Store, Rest...>> {
-  using type = cutlass::epilogue::collective::CollectiveEpilogue<Policy, Cta, Epi, C, StrideC, D, StrideD, Fusion, LoadC,
-                                                                 SmemC, ReadC, cute::SM90_TMA_REDUCE_ADD, Rest...>;
+  using SameD = decltype(cute::replace<2>(StrideD{}, Int<0>{}));
+  using type = cutlass::epilogue::collective::CollectiveEpilogue<Policy, Cta, Epi, C, StrideC, D, SameD, Fusion, LoadC,
+                                                                 SmemC, ReadC, AddOnce, Rest...>;
 };
 
-// `Adding`: threadblocks that share the K of a tile add their parts to D, in whatever order: sums of s32 are exact. They are
-// the batches of a batched product, all of which have the same D.
+// A main loop like Base over one part of K. A batch is a part: all of them read the same A and B, each from its first step on,
+// and beyond the end of K TMA reads zeros.
+template <class Base>
+struct PartOfK : Base {
+  // args.dA: rows follow one another, so their distance is the whole K.
+  template <class Problem>
+  static typename Base::Params to_underlying_arguments(Problem const& problem, typename Base::Arguments const& args, void* w) {
+    auto [m, n, part, parts] = problem;
+    return Base::to_underlying_arguments(cute::make_shape(m, n, int(cute::get<0>(args.dA)), 1), args, w);
+  }
+  template <class Inputs, class Iterator, class Coord>
+  CUTLASS_DEVICE void load(typename Base::Params const& params, typename Base::MainloopPipeline pipeline,
+                           typename Base::PipelineState write, Inputs const& inputs, Coord const& tile, Iterator step,
+                           int steps, int thread, uint32_t rank, typename Base::TensorStorage& shared) {
+    auto [m, n, k, part] = tile;
+    step.coord += part * steps;
+    Base::load(params, pipeline, write, inputs, cute::make_coord(m, n, k, 0), step, steps, thread, rank, shared);
+  }
+};
+
+// Swapped, the kernel computes D^T = B^T A^T: N takes the 64 rows of a wgmma, M its columns, which may be as few as 8. D is
+// then column-major to the kernel, and lies in memory as before.
+//
+// `Adding`: threadblocks that share the K of a tile add their parts to D, in whatever order: sums of s32 are exact.
 template <class Mainloop, class Tile, class Cluster, class Schedule, class Scheduler, bool Swapped, bool Adding = false>
 struct Sm90 {
   using LayoutD = std::conditional_t<Swapped, cutlass::layout::ColumnMajor, cutlass::layout::RowMajor>;
@@ -61,7 +103,8 @@ struct Sm90 {
   template <class E>
   struct Choose<true, E> : AddingEpilogue<E> {};
   using Epilogue = typename Choose<Adding, Storing>::type;
-  using Kernel = cutlass::gemm::kernel::GemmUniversal<Shape<int, int, int, int>, Mainloop, Epilogue, Scheduler>;
+  using Loop = std::conditional_t<Adding, PartOfK<Mainloop>, Mainloop>;
+  using Kernel = cutlass::gemm::kernel::GemmUniversal<Shape<int, int, int, int>, Loop, Epilogue, Scheduler>;
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   static constexpr bool kSwapped = Swapped, kAdding = Adding;
 };
@@ -81,8 +124,9 @@ int launch_sm90(const ta_gemm* g, int k, int splits, int launches, cudaStream_t 
   cute::get<0>(lda) = cute::get<0>(ldb) = k;
   cute::get<S::kSwapped ? 1 : 0>(ldd) = g->n;
   const int batches = S::kAdding ? splits : 1;
-  cute::get<2>(lda) = cute::get<2>(ldb) = k / batches;  // how far the parts of K are apart
-  typename Gemm::Arguments arguments{cutlass::gemm::GemmUniversalMode::kGemm, {m, n, k / batches, batches},
+  constexpr int kStep = cute::size<2>(typename Kernel::TileShape{});
+  const int steps = (k + kStep - 1) / kStep, part = S::kAdding ? (steps + batches - 1) / batches * kStep : k;
+  typename Gemm::Arguments arguments{cutlass::gemm::GemmUniversalMode::kGemm, {m, n, part, batches},
                                      {a, lda, b, ldb}, {{1, 0}, nullptr, {}, g->d, ldd}, {0, sms}};
   if constexpr (std::is_same_v<typename Kernel::TileSchedulerTag, cutlass::gemm::StreamKScheduler>) {
     using Mode = cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90StreamKParams::DecompositionMode;
