@@ -15,8 +15,6 @@ from tilearena.table import Floats, Ints, Task
 
 #: How many of a threadblock's warp groups multiply, or take turns.
 SCHEDULES: dict[Schedule, int] = {"multistage": 0, "warp_specialized": 1, "pingpong": 2, "cooperative": 3}
-#: Sizes that are also given relative to the least of all templates on the problem: the choice is between these.
-COMPARED = ("work", "traffic", "sm_bytes", "steps")
 
 
 def named_features(problems: Ints, task: Task, columns: Ints | None = None) -> dict[str, Floats]:
@@ -24,9 +22,8 @@ def named_features(problems: Ints, task: Task, columns: Ints | None = None) -> d
     some = task if columns is None else replace(task, templates=tuple(task.templates[i] for i in columns))
     g = geometry(problems, some)
     named = _of_problem(g) | _of_template(g, some) | _of_both(g, some)
-    every = named if columns is None else _of_both(geometry(problems, task), task)
-    for name in COMPARED:
-        named[f"{name}_over_least"] = named[name] - every[name].min(axis=1, keepdims=True)
+    for name, every in _compared(geometry(problems, task), task).items():
+        named[f"{name}_over_least"] = named[name] - every.min(axis=1, keepdims=True)
     return named
 
 
@@ -74,16 +71,25 @@ def _of_template(g: Geometry, task: Task) -> dict[str, Floats]:
     }
 
 
+def _compared(g: Geometry, task: Task) -> dict[str, Floats]:
+    """Sizes that are also given relative to the least of all templates on the problem: the choice is between these."""
+    # stream-K shares out tiles in parts, so that no SM is busier than another
+    stream_k = row(task, lambda t: t.stream_k) > 0
+    steps = np.where(stream_k, g.blocks / g.sm_count, g.blocks_per_busiest_sm) * g.steps
+    return {
+        "work": np.log2(steps * g.tile_m * g.tile_n * g.step_bytes),
+        "traffic": np.log2(g.tile_traffic_bytes),
+        "sm_bytes": np.log2((g.tile_m + g.tile_n) * g.step_bytes * steps),
+        "steps": np.log2(g.steps),
+    }
+
+
 def _of_both(g: Geometry, task: Task) -> dict[str, Floats]:
     per_sm, per_wave = g.blocks / g.sm_count, g.blocks / (g.sm_count * g.occupancy)
-    stream_k = row(task, lambda t: t.stream_k) > 0
-    # stream-K shares out tiles in parts, so that no SM is busier than another
-    busiest = np.where(stream_k, per_sm, g.blocks_per_busiest_sm)
-    work = np.log2(busiest * g.steps * g.tile_m * g.tile_n * g.step_bytes)
-    return {
+    compared = _compared(g, task)
+    return compared | {
         "tiles": np.log2(g.tiles),
         "blocks": np.log2(g.blocks),
-        "steps": np.log2(g.steps),
         "pipeline": g.steps / (g.steps + g.stages - 1),
         "per_sm": np.log2(per_sm),
         "sm_fill": per_sm / g.blocks_per_busiest_sm,
@@ -92,18 +98,15 @@ def _of_both(g: Geometry, task: Task) -> dict[str, Floats]:
         "waves": np.log2(g.waves),
         "resident": g.resident,
         "resident_warps": g.resident * g.warps,
-        "work": work,
-        "work_per_byte": work - np.log2(g.operand_bytes + g.output_bytes),
+        "work_per_byte": compared["work"] - np.log2(g.operand_bytes + g.output_bytes),
         "padded_share": g.padded_share,
         "m_fill": g.m / (np.ceil(g.m / g.tile_m) * g.tile_m),
         "n_fill": g.n / (np.ceil(g.n / g.tile_n) * g.tile_n),
         "k_fill": g.k / (np.ceil(g.k / g.tile_k) * g.tile_k),
         "rows": np.log2(np.minimum(g.m, g.tile_m)),
         "columns": np.log2(np.minimum(g.n, g.tile_n)),
-        "traffic": np.log2(g.tile_traffic_bytes),
         "reuse": np.log2(g.tile_traffic_bytes / g.operand_bytes),
         "in_flight": np.log2(
             np.minimum(g.blocks, g.sm_count * g.occupancy) * g.stages * (g.tile_m + g.tile_n) * g.step_bytes
         ),
-        "sm_bytes": np.log2((g.tile_m + g.tile_n) * g.step_bytes * g.steps * busiest),
     }

@@ -17,13 +17,13 @@ import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
-from tilearena.figures import log_slowdown, measured_tables
-from tilearena.plugins import Declined
+from tilearena.figures import log_slowdown
+from tilearena.plugins import require_measured
 from tilearena.predictors.features import features
+from tilearena.predictors.geometry import unable_last
 from tilearena.predictors.heuristic import Heuristic
 from tilearena.table import Floats, Ints, Table, Task
 
-MIN_PROBLEMS = 10
 #: A slowdown (log) of this much weighs half of what the best template does.
 WEIGHT = 0.02
 TREES, CORRECTING_TREES = 400, 150
@@ -56,9 +56,7 @@ class Gbdt:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        tables = measured_tables(train)
-        if (n_problems := sum(len(table.problems) for table in tables)) < MIN_PROBLEMS:
-            raise Declined(f"gbdt needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
+        tables = require_measured(self.name, train)
         x = [features(table.problems, table.task) for table in tables]
         slowdowns = [log_slowdown(table.time_ns) for table in tables]
         weights = [WEIGHT / (WEIGHT + slowdown) for slowdown in slowdowns]
@@ -70,21 +68,22 @@ class Gbdt:
         self._correction = _boosted(x, errors, weights, CORRECTING_TREES, seed)
 
     def costs(self, problems: Ints, task: Task, columns: Ints | None = None) -> Floats:
-        """Float64 [P, T]: predicted square root of log(t / fastest), or log(t / fastest) beyond what was trained on.
+        """Float64 [P, T]: predicted square root of log(t / fastest), with that log's sign; what cannot run is last.
 
         [P, C] with ``columns`` [C]: of these templates of the task alone.
         """
+        shown = np.arange(len(task.templates)) if columns is None else columns
         x = features(problems, task, columns)
         costs = _predicted(self._trees, x)
         if (beyond := _macs(problems) > self._largest).any():
             modelled = self._modelled(problems[beyond], task)
-            costs[beyond] = modelled[:, slice(None) if columns is None else columns]
-            costs[beyond] += _predicted(self._correction, x[beyond])
-        return costs
+            log_slower = modelled[:, shown] + _predicted(self._correction, x[beyond])
+            costs[beyond] = np.sign(log_slower) * np.sqrt(np.abs(log_slower))
+        return unable_last(costs, problems, [task.templates[i] for i in shown])
 
     def _modelled(self, problems: Ints, task: Task) -> Floats:
         """The heuristic's log(t / fastest) [P, T]."""
-        log_ns = self._heuristic.costs(problems, task)
+        log_ns = self._heuristic.log_ns(problems, task)
         modelled: Floats = log_ns - log_ns.min(axis=1, keepdims=True)
         return modelled
 

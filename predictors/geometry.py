@@ -3,11 +3,12 @@
 P problems, T templates; arrays are [P, T] where both matter, [P, 1] or [1, T] where one does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilearena.picker.grow import can_run
 from tilearena.records import BITS, Device, Template
 from tilearena.table import Floats, Ints, Task
 
@@ -37,7 +38,10 @@ class Geometry:
     warp_n: Floats  # [1, T]
     warps: Floats  # [1, T]
     stages: Floats  # [1, T]
+    cluster_m: Floats  # [1, T]
+    cluster_n: Floats  # [1, T]
     split_k: Floats  # [1, T] threadblocks that share the K of one tile of D
+    adding: Floats  # [1, T] whether they do so by sums in memory
     occupancy: Floats  # [1, T] blocks that one SM can hold
     tiles: Floats  # [P, T] tiles of D
     blocks: Floats  # [P, T] threadblocks in whole clusters, or what a persistent one works through as if it were one
@@ -81,7 +85,8 @@ class Geometry:
 
         Blocks of a cluster load what they share once.
         """
-        columns, rows = np.ceil(self.n / self.tile_n), np.ceil(self.m / self.tile_m)
+        columns = np.ceil(self.n / (self.tile_n * self.cluster_n))
+        rows = np.ceil(self.m / (self.tile_m * self.cluster_m))
         return (self.m * columns + self.n * rows) * self.row_bytes
 
 
@@ -123,6 +128,11 @@ def occupancy(template: Template, device: Device) -> int:
     )
 
 
+def unable_last(costs: Floats, problems: Ints, templates: Sequence[Template]) -> Floats:
+    """The same costs [P, T], but what cannot run a problem comes after all that can, which is known without a GPU."""
+    return np.where(can_run(templates, problems), costs, costs.max(initial=0.0) + 1.0)
+
+
 def row(task: Task, value: Callable[[Template], float]) -> Floats:
     """``value`` of each template [1, T]."""
     return np.array([[value(template) for template in task.templates]], dtype=np.float64)
@@ -150,7 +160,10 @@ def geometry(problems: Ints, task: Task) -> Geometry:
         warp_n=row(task, lambda t: t.warp[1]),
         warps=row(task, lambda t: t.warps),
         stages=row(task, lambda t: t.stages),
+        cluster_m=cluster_m,
+        cluster_n=cluster_n,
         split_k=split_k,
+        adding=row(task, lambda t: t.adding),
         occupancy=row(task, lambda t: occupancy(t, task.device)),
         tiles=tiles,
         blocks=clusters * cluster_m * cluster_n * split_k,

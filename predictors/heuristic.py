@@ -10,10 +10,10 @@ and a problem takes launch + (whole waves and a tail wave (+) DRAM traffic). The
 is in time: it is issued when a step has freed its buffer, and waited for S - 1 steps later.
 
 Threadblocks that share the K of a tile (split-K) are blocks with fewer steps; that their parts are added one after the
-other costs a latency and a store for each. All templates of a generator (``mma.sync``, ``wgmma``) share the rates.
-Without a fit they are the documented defaults; with training times they are fitted to them by robust least squares on
-log time. Emulated types (s4 on sm_90) are bound by integer instructions that the model does not know, and a constant
-does better there.
+other costs a latency and a store for each, and where they add up in memory, a latency to clear it. All templates of a
+generator (``mma.sync``, ``wgmma``) share the rates. Without a fit they are the documented defaults; with training times
+they are fitted to them by robust least squares on log time. Emulated types (s4 on sm_90) are bound by integer
+instructions that the model does not know, and a constant does better there.
 
 Every rate starts from a published figure of an A100, so what a fit knows of the tested device it has from its training
 part. The form of the model, OVERLAP and COMMON_WEIGHT were settled by hand, by mean regret within training
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from tilearena.predictors.geometry import Geometry, geometry
+from tilearena.predictors.geometry import Geometry, geometry, unable_last
 from tilearena.records import Generator
 from tilearena.table import Floats, Ints, Table, Task
 
@@ -83,9 +83,10 @@ def log_time(rates: Floats, g: Geometry, cold: bool) -> Floats:
     whole_waves = np.floor(g.blocks / (g.sm_count * g.occupancy))
     in_tail = np.ceil(g.blocks / g.sm_count) - whole_waves * g.occupancy
     work_ns = whole_waves * wave_ns(g.occupancy) + np.where(in_tail > 0, wave_ns(in_tail), 0.0)
-    work_ns = work_ns + (g.split_k - 1) * (latency_ns + store_ns)
+    work_ns = work_ns + np.where(g.adding > 0, 0.0, (g.split_k - 1) * (latency_ns + store_ns))
     from_dram = g.operand_bytes if cold else np.maximum(g.operand_bytes - g.l2_bytes, 0.0)
-    log_ns: Floats = np.log(launch_ns + overlapped(work_ns, (from_dram + g.output_bytes) / dram_bytes))
+    launches_ns = launch_ns + g.adding * latency_ns
+    log_ns: Floats = np.log(launches_ns + overlapped(work_ns, (from_dram + g.output_bytes) / dram_bytes))
     return log_ns
 
 
@@ -148,13 +149,17 @@ class Heuristic:
             self._rates[generator] = fitted(train.tables, columns)
 
     def costs(self, problems: Ints, task: Task) -> Floats:
-        """Float64 [P, T]: log of the modelled time."""
-        costs = np.empty((len(problems), len(task.templates)))
+        """Float64 [P, T]: log of the modelled time; what cannot run is last."""
+        return unable_last(self.log_ns(problems, task), problems, task.templates)
+
+    def log_ns(self, problems: Ints, task: Task) -> Floats:
+        """Log of the modelled time [P, T], as if every template could run."""
+        log_ns = np.empty((len(problems), len(task.templates)))
         defaults = np.array(list(DEFAULTS.values()))
         for generator, columns in _generators(task):
             g = geometry(problems, _only(task, columns))
-            costs[:, columns] = log_time(self._rates.get(generator, defaults), g, task.protocol == "cold")
-        return costs
+            log_ns[:, columns] = log_time(self._rates.get(generator, defaults), g, task.protocol == "cold")
+        return log_ns
 
 
 def _generators(task: Task) -> list[tuple[Generator, Ints]]:

@@ -9,6 +9,7 @@ for until 40 epochs brought nothing better, at most 200; all training problems a
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -17,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tilearena.figures import measured
-from tilearena.plugins import Declined, require_same_templates
+from tilearena.plugins import require_measured, require_same_templates
 from tilearena.table import Floats, Ints, Table, Task
 
 HIDDEN = (128, 128, 128)
 BATCH, LEARNING_RATE = 32, 1e-3
-MAX_EPOCHS, PATIENCE, HELD_OUT, MIN_PROBLEMS = 200, 40, 0.2, 10
+MAX_EPOCHS, PATIENCE, HELD_OUT = 200, 40, 0.2
 ADAM = optax.adam(LEARNING_RATE)
 
 
@@ -110,10 +110,8 @@ class Mlp:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        self._task, train = train.task, train.take(measured(train))
-        n_problems = len(train.problems)
-        if n_problems < MIN_PROBLEMS:
-            raise Declined(f"mlp needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
+        (train,) = require_measured(self.name, replace(train, others=()))
+        self._task, n_problems = train.task, len(train.problems)
         raw = inputs(train.problems, train.task)
         self._mean, spread = raw.mean(axis=0), raw.std(axis=0)
         self._spread = np.where(spread > 0, spread, 1.0)

@@ -26,9 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
-from tilearena.figures import log_slowdown, measured_tables
-from tilearena.plugins import Declined
+from tilearena.figures import log_slowdown
+from tilearena.plugins import require_measured
 from tilearena.predictors.features import features
+from tilearena.predictors.geometry import unable_last
 from tilearena.predictors.mlp import Network, initial
 from tilearena.table import Floats, Ints, Table, Task
 
@@ -37,7 +38,6 @@ NETWORKS = 3
 EPOCHS, BATCH, LEARNING_RATE = 30, 16, 3e-3
 #: A template whose log(t / fastest) is this much has 1/e of the best one's share.
 TEMPERATURE = 0.03
-MIN_PROBLEMS = 10
 #: Rows (problem, template) that are answered at once, which bounds the memory.
 ROWS_AT_ONCE = 1 << 15
 
@@ -96,11 +96,7 @@ class MlpFeatures:
         Raises:
             Declined: fewer than 10 measured problems.
         """
-        tables = measured_tables(train)
-        if (n_problems := sum(len(table.problems) for table in tables)) < MIN_PROBLEMS:
-            raise Declined(
-                f"mlp-features needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}"
-            )
+        tables = require_measured(self.name, train)
         raw = np.concatenate([features(table.problems, table.task) for table in tables])
         slowdown = np.concatenate([log_slowdown(table.time_ns) for table in tables]).astype(np.float32)
         self._mean, spread = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
@@ -110,15 +106,15 @@ class MlpFeatures:
         rng = np.random.default_rng(seed)
         keys = jax.random.split(jax.random.key(seed), NETWORKS)
         sizes = (raw.shape[-1], *HIDDEN, 1)
-        networks = [trained(initial(key, sizes), x, slowdown, shuffled(n_problems, rng)) for key in keys]
+        networks = [trained(initial(key, sizes), x, slowdown, shuffled(len(raw), rng)) for key in keys]
         # JAX trains behind the caller's back; without waiting here, the first costs would take as long as the fit
         self._networks: list[Network] = jax.block_until_ready(networks)  # type: ignore[no-untyped-call]
 
     def costs(self, problems: Ints, task: Task) -> Floats:
-        """Float64 [P, T]: predicted log(t / fastest), up to a constant of the problem."""
+        """Float64 [P, T]: predicted log(t / fastest), up to a constant of the problem; what cannot run is last."""
         parts = max(1, len(problems) * len(task.templates) // ROWS_AT_ONCE)
         answers = [self._scores(part, task) for part in np.array_split(problems, parts)]
-        return -TEMPERATURE * np.concatenate(answers).astype(np.float64)
+        return unable_last(-TEMPERATURE * np.concatenate(answers).astype(np.float64), problems, task.templates)
 
     def _scores(self, problems: Ints, task: Task) -> Features:
         return np.asarray(answer(self._networks, self._standardised(features(problems, task))))

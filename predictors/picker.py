@@ -29,6 +29,8 @@ MOST_TEMPLATES = 40
 #: Drawn problems that the GBDT rates, for each measured one and at most: many, since a tree sees where a template loses
 #: a wave only from problems there. So many at a time, which bounds the memory.
 DRAWN_EACH, MOST_DRAWN, AT_A_TIME = 50, 40_000, 2_000
+#: How far they go: a network's layers are often larger than all that was measured.
+BEYOND = 4
 #: What a measured problem counts, where a drawn one counts 1.
 MEASURED_WEIGHT = 3.0
 #: To lose more than this (the root of a log: 2.7 times the time of the best) is as bad as this.
@@ -103,16 +105,16 @@ class Picker:
 
 
 def _drawn(table: Table, count: int, seed: int) -> Ints:
-    """About ``count`` log-uniform problems, int64 [D, 3], within the ranges and multiply-adds of those of ``table``.
+    """About ``count`` log-uniform problems, int64 [D, 3]; extents and multiply-adds are up to BEYOND times ``table``'s.
 
-    Beyond these its times say nothing.
+    Further out its times say too little, and there the tree answers as at its edge.
     """
     rng = np.random.default_rng(seed)
-    low, high = table.problems.min(axis=0), table.problems.max(axis=0)
+    low, high = table.problems.min(axis=0), BEYOND * table.problems.max(axis=0)
     units = np.array([1, N_ALIGNMENT, K_ALIGNMENT[table.task.dtype]])
     steps = np.lcm(units, np.where(units > 1, rng.choice(STEPS, (count, 3)), 1))
     steps = np.where(rng.random((count, 1)) < RAGGED_SHARE, units, steps)
     extents = low * (high / low) ** rng.random((count, 3))
     drawn = np.maximum(np.rint(extents / steps), 1).astype(np.int64) * steps
-    within: Ints = drawn[drawn.prod(axis=1) <= table.problems.prod(axis=1).max()]
+    within: Ints = drawn[drawn.prod(axis=1) <= BEYOND * table.problems.prod(axis=1).max()]
     return within

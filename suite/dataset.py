@@ -171,16 +171,20 @@ def write(path: Path, header: Header, rows: pa.Table) -> Header:
     content = content_fingerprint(header.model_dump(mode="json"), rows)
     header = header.model_copy(update={"fingerprint": content})
     metadata = {METADATA_KEY: header.model_dump_json().encode()}
-    with replacing(path) as scratch:
-        pq.write_table(
-            rows.replace_schema_metadata(metadata),
+    with (
+        replacing(path) as scratch,
+        pq.ParquetWriter(
             scratch,
+            COLUMNS,
             compression="zstd",
             compression_level=19,
             use_dictionary=[name for name in COLUMNS.names if name != "elapsed_ns"],
             # the high bytes of samples are nearly always the same: a fifth to a third less than plain
             column_encoding={"elapsed_ns.list.element": "BYTE_STREAM_SPLIT"},
-        )
+        ) as file,
+    ):
+        file.write_table(rows.replace_schema_metadata(None))
+        file.add_key_value_metadata(metadata)  # of the file: a schema's is stored twice, once as base64
     return header
 
 
@@ -197,10 +201,11 @@ def read(path: Path) -> Recording:
             if sum(g.column(i).num_values for g in groups for i in range(g.num_columns)) > MAX_VALUES:
                 raise RecordingError(f"{path}: holds more than {MAX_VALUES} values; record fewer problems")
             rows = file.read()
+            text = (file.metadata.metadata or {}).get(METADATA_KEY)
         rows.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
-    header, raw = _read_header(path, (rows.schema.metadata or {}).get(METADATA_KEY))
+    header, raw = _read_header(path, text)
     rows = rows.replace_schema_metadata(None)
     if not rows.schema.equals(COLUMNS):
         raise RecordingError(f"{path}: columns are {rows.schema.names}, expected {COLUMNS.names} with their types")

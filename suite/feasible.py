@@ -1,6 +1,6 @@
 """Problem + Template + Device -> whether it runs; pure, needs no GPU, and every rejection carries a reason."""
 
-from tilearena.records import K_ALIGNMENT, BitOp, Device, Dtype, Problem, Support, Template
+from tilearena.records import BitOp, Device, Dtype, Problem, Support, Template
 
 #: gridDim.y, which carries the tiles of N (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID_Y = 65_535
@@ -75,8 +75,7 @@ def _too_many_tiles(problem: Problem, template: Template) -> str | None:
 def _too_few(steps: int, template: Template) -> bool:
     """Whether a threadblock would have no step: the first ones get the ceiling, but cutlass3 shares out evenly.
 
-    Where the parts are ``adding``, cutlass3 does not share them out: sm90.cuh does, and gives the first ones the ceiling.
-
+    Parts that are ``adding`` are shared out by our own sm90.cuh, which gives the first ones the ceiling, too.
     (``gemm_k_size`` in cutlass/gemm/kernel/gemm.h, ``big_units_`` in cutlass/gemm/kernel/tile_scheduler_params.h.)
     """
     if template.generator == "cutlass3" and not template.adding:

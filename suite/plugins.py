@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, runtime_checkable
 
 from tilearena.errors import PredictorError
+from tilearena.figures import measured_tables
 from tilearena.records import SLUG
 from tilearena.table import Floats, Ints, Table, Task
 
@@ -28,6 +29,18 @@ def require_same_templates(name: str, train: Task, task: Task) -> None:
     """
     if task.templates != train.templates:
         raise Declined(f"{name} ranks only the templates that it was trained on, in the order of their space")
+
+
+def require_measured(name: str, train: Table, least: int = 10) -> list[Table]:
+    """The measured problems of each device that ``train`` has, for a predictor that learns from times.
+
+    Raises:
+        Declined: they are fewer than ``least``.
+    """
+    tables = measured_tables(train)
+    if (n_problems := sum(len(table.problems) for table in tables)) < least:
+        raise Declined(f"{name} needs at least {least} measured training problems and got {n_problems}")
+    return tables
 
 
 @runtime_checkable

@@ -163,7 +163,7 @@ def test_truncated_recording_is_refused(refusal, data):
 def test_recording_of_another_schema_version_is_refused(refusal, data):
     path = data / QUICK / "gemm.paper9.s8.cold.parquet"
     table = pq.read_table(path)
-    header = json.loads(table.schema.metadata[dataset.METADATA_KEY]) | {"schema_version": 3}
+    header = json.loads(pq.read_metadata(path).metadata[dataset.METADATA_KEY]) | {"schema_version": 3}
     pq.write_table(table.replace_schema_metadata({dataset.METADATA_KEY: json.dumps(header).encode()}), path)
     message = refusal("bench", "quick", "--replay", "--predictor", "constant", "--root", data, "--out", data / "out")
     assert message == f"tilearena: {path}: schema version 3, this tilearena reads 2; update tilearena\n"

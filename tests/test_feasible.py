@@ -161,12 +161,14 @@ def test_rejection_of_wgmma_on_a_partition_of_the_sms():
     assert why("s8_128x256x64_w64x64x64_i16x8x32_st3", 17, 136, 400, part) is None
 
 
-def test_rejection_wants_aligned_parts_of_k_where_they_add_in_memory():
+def test_rejection_gives_every_part_of_k_a_step_where_they_add_in_memory():
     id_ = "s8_64x128x128_c1x1_pingpong_st6_k4a"
-    # 16 elements are one access, so K is a multiple of 64; a part may be less than a step, and needs no workspace
-    assert why(id_, 1 << 17, 1 << 12, 512) is None
-    assert why(id_, 1, 128, 1024 - 16) == "K is no multiple of 64, so its parts are not aligned"
-    assert why(id_, 1, 128, 384) is None
+    assert why(id_, 1 << 17, 1 << 12, 512) is None  # it needs no workspace
+    assert why(id_, 1, 128, 384) == "K has 3 steps of this template, too few for 4 threadblocks"
+    assert why(id_, 1, 128, 384 + 16) is None  # the last part is short
+    # two steps for each of the first three, and nothing is left for the fourth
+    assert why(id_, 1, 128, 6 * 128) == "K has 6 steps of this template, too few for 4 threadblocks"
+    assert why(id_, 1, 128, 6 * 128 + 16) is None
 
 
 def test_rejection_counts_tiles_along_n_against_the_grid_of_cutlass2_alone():

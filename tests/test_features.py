@@ -50,6 +50,22 @@ def test_stream_k_shares_its_tiles_out_evenly():
     assert of("work", tiles) - of("work", shared) == pytest.approx(np.log2(100 / 32), abs=1e-9)
 
 
+def test_a_cluster_loads_what_its_blocks_share_once():
+    # B, of 4096 rows, is read for each pair of the tiles along M, and A for each of 16 tiles along N
+    alone, pair = (of("traffic", f"p128x128/5/pingpong{end}") for end in ("", "/c1x2"))
+    assert (2**alone, 2**pair) == (8192 * (40 * 32 + 4096), 8192 * (40 * 16 + 4096))
+    named = [
+        named_features(np.array([[256, 128, 64]]), WIDE)["traffic"][0][LABELS.index(f"w256x128/4/cooperative{end}")]
+        for end in ("", "/c2x1")
+    ]
+    assert named[0] == named[1]  # one tile, with or without a neighbour
+
+
+def test_features_of_some_templates_are_theirs_among_all():
+    columns = np.array([200, 3, 77])
+    assert np.array_equal(features(PROBLEM, WIDE, columns), features(PROBLEM, WIDE)[:, columns])
+
+
 def test_the_least_of_all_templates_is_nought():
     for name in ("work", "traffic", "sm_bytes", "steps"):
         assert named_features(PROBLEM, WIDE)[f"{name}_over_least"].min() == 0

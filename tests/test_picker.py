@@ -140,6 +140,16 @@ def trained(request):
     return picker, table
 
 
+def test_drawn_problems_go_beyond_the_training_part_but_not_far(trained):
+    _, table = trained
+    drawn, measured = distil._drawn(table, 4000, 0), table.problems
+    assert len(drawn) > 3000
+    assert (drawn.max(axis=0) > 2 * measured.max(axis=0)).all()
+    assert (drawn.max(axis=0) <= 4 * measured.max(axis=0) + 128).all()
+    assert 2 < drawn.prod(axis=1).max() / measured.prod(axis=1).max() <= 4
+    assert (drawn % np.array([1, N_ALIGNMENT, K_ALIGNMENT["s8"]]) == 0).all()
+
+
 def test_stored_model_picks_what_the_predictor_ranks_first(trained):
     picker, table = trained
     model = picker.model({"trained_on": []})

@@ -12,6 +12,7 @@ from tilearena.baselines.oracle import Oracle
 from tilearena.conformance import conformance, synthetic_table, synthetic_task
 from tilearena.errors import PredictorError
 from tilearena.figures import log_slowdown
+from tilearena.picker.grow import can_run
 from tilearena.plugins import Declined, Predictor, discover, load
 from tilearena.predictors.default import DefaultTemplate
 from tilearena.predictors.features import features
@@ -19,6 +20,7 @@ from tilearena.predictors.geometry import geometry, occupancy, registers_per_thr
 from tilearena.predictors.heuristic import DEFAULTS, Heuristic, log_time
 from tilearena.predictors.mlp import Layer, inputs, loss
 from tilearena.score import constant_pick
+from tilearena.synthetic import synthetic_time_ns, wide_task
 from tilearena.table import Table
 
 TABLE = synthetic_table(600)
@@ -102,6 +104,19 @@ def test_spaces_of_other_sizes_are_served(name):
     task = replace(TRAIN.task, templates=TRAIN.task.templates[3:5], default=0)
     train = Table(task, TRAIN.problems[:100], TRAIN.time_ns[:100, 3:5])
     assert fitted(name, train).costs(train.problems, task).shape == (100, 2)
+
+
+@pytest.mark.parametrize("name", ["heuristic", "gbdt", "mlp-features", "picker"])
+def test_what_cannot_run_a_problem_is_ranked_last(name):
+    """Which template can is known from shapes; K of one step cannot be shared, though it was in training."""
+    task = wide_task()
+    train = Table(task, TRAIN.problems[:60], synthetic_time_ns(TRAIN.problems[:60], task))
+    problems = np.array([[1, 128, 16], [300, 4096, 128], [300, 4096, 4096]])
+    costs, able = fitted(name, train).costs(problems, task), can_run(task.templates, problems)
+    assert np.isfinite(costs).all()
+    assert not able[:2].all(axis=1).any()
+    for row, runs in zip(costs, able, strict=True):
+        assert runs.all() or row[runs].max() < row[~runs].min()
 
 
 def test_default_puts_the_default_template_first_and_the_others_level():

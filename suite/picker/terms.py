@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import combinations
 
 from tilearena.feasible import BARRIERS_BYTES, MAX_GRID_Y, PARTIALS_BYTES, SEMAPHORE_BYTES
-from tilearena.records import K_ALIGNMENT, MAX_EXTENT, Template
+from tilearena.records import MAX_EXTENT, Template
 
 #: A name, and the numbers that it is of: a tile, or two of them.
 Term = tuple[str, tuple[int, ...]]
@@ -87,10 +87,10 @@ def conditions(template: Template) -> list[str]:
     if template.generator == "cutlass2" and -(-MAX_EXTENT // tn) > MAX_GRID_Y:
         found.append(f"{_ceil('n', tn)} <= {MAX_GRID_Y}")
     split, steps = template.split_k, _ceil("k", tk)
-    if split > 1 and template.adding:
-        found.append(f"k % {K_ALIGNMENT[template.dtype] * split} == 0")
-    elif split > 1 and template.generator == "cutlass2":
-        found += [f"{_ceil(steps, split)} * {split - 1} < {steps}", f"{_tiles(tm, tn)} <= {SEMAPHORE_BYTES // 4}"]
+    if split > 1 and (template.adding or template.generator == "cutlass2"):
+        found.append(f"{_ceil(steps, split)} * {split - 1} < {steps}")
+        if not template.adding:
+            found.append(f"{_tiles(tm, tn)} <= {SEMAPHORE_BYTES // 4}")
     elif split > 1:
         whole, most = _blocks(tm, tn, *template.cluster, 1), (PARTIALS_BYTES - BARRIERS_BYTES) // (4 * tm * tn)
         found += [f"{steps} >= {split}", f"{whole} <= {most}"]
