@@ -120,6 +120,22 @@ def test_recording_says_how_it_was_taken_and_every_failure_is_explained(path):
     assert np.isfinite(recording.table.time_ns[:, header.default]).all()
 
 
+def test_page_says_what_sums_in_memory_are_worth():
+    page = " ".join((CHECKOUT / "docs" / "spaces.md").read_text().split())
+    shares, gains = [], []
+    for protocol in ("cold", "hot"):
+        table = read(root.find_path(CHECKOUT, "nvidia-h200", "lowbit-random", "h200-all", "s8", protocol)).table
+        adding = np.array([template.adding for template in table.task.templates])
+        gain = table.time_ns[:, ~adding].min(axis=1) / table.time_ns[:, adding].min(axis=1)
+        shares.append(f"{100 * (gain > 1).mean():.1f} %")
+        gains.append(f"{gain.max():.2f}")
+    assert f"{shares[0]} of the problems cold and {shares[1]} hot, and up to {gains[0]} and {gains[1]} times" in page
+    for protocol in ("cold", "hot"):
+        table = read(root.find_path(CHECKOUT, "nvidia-h200", "lowbit-random", "sm90-native", "b1", protocol)).table
+        best = [table.task.templates[i] for i in table.time_ns.argmin(axis=1)]
+        assert not any(template.adding for template in best)
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: "/".join(p.parts[-3:]))
 def test_recording_says_in_what_state_the_card_was(path):
     header = read(path).header
