@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilearena.figures import log_slowdown
+from tilearena.picker.able import can_run, unable_last
 from tilearena.plugins import require_measured
 from tilearena.predictors.features import features
-from tilearena.predictors.geometry import unable_last
 from tilearena.predictors.heuristic import Heuristic
 from tilearena.table import Floats, Ints, Table, Task
 
@@ -48,7 +48,7 @@ class Gbdt:
     """One model for all templates and devices: it knows them by their features alone."""
 
     name = "gbdt"
-    version = "2"
+    version = "3"
 
     def fit(self, train: Table, seed: int) -> None:
         """Boost on rows (problem, template) of all devices.
@@ -68,18 +68,19 @@ class Gbdt:
         self._correction = _boosted(x, errors, weights, CORRECTING_TREES, seed)
 
     def costs(self, problems: Ints, task: Task, columns: Ints | None = None) -> Floats:
-        """Float64 [P, T]: predicted square root of log(t / fastest), with that log's sign; what cannot run is last.
+        """Float64 [P, T]: predicted square root of log(t / fastest); what cannot run is last.
 
         [P, C] with ``columns`` [C]: of these templates of the task alone.
         """
         shown = np.arange(len(task.templates)) if columns is None else columns
+        templates = [task.templates[i] for i in shown]
         x = features(problems, task, columns)
         costs = _predicted(self._trees, x)
         if (beyond := _macs(problems) > self._largest).any():
-            modelled = self._modelled(problems[beyond], task)
-            log_slower = modelled[:, shown] + _predicted(self._correction, x[beyond])
-            costs[beyond] = np.sign(log_slower) * np.sqrt(np.abs(log_slower))
-        return unable_last(costs, problems, [task.templates[i] for i in shown])
+            log_ns = self._modelled(problems[beyond], task)[:, shown] + _predicted(self._correction, x[beyond])
+            fastest = np.where(can_run(templates, problems[beyond]), log_ns, np.inf).min(axis=1, keepdims=True)
+            costs[beyond] = np.sqrt(np.maximum(log_ns - np.where(np.isfinite(fastest), fastest, 0.0), 0.0))
+        return unable_last(costs, problems, templates)
 
     def _modelled(self, problems: Ints, task: Task) -> Floats:
         """The heuristic's log(t / fastest) [P, T]."""

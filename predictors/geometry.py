@@ -3,12 +3,11 @@
 P problems, T templates; arrays are [P, T] where both matter, [P, 1] or [1, T] where one does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tilearena.picker.grow import can_run
 from tilearena.records import BITS, Device, Template
 from tilearena.table import Floats, Ints, Task
 
@@ -126,11 +125,6 @@ def occupancy(template: Template, device: Device) -> int:
             BLOCKS_PER_SM,
         ),
     )
-
-
-def unable_last(costs: Floats, problems: Ints, templates: Sequence[Template]) -> Floats:
-    """The same costs [P, T], but what cannot run a problem comes after all that can, which is known without a GPU."""
-    return np.where(can_run(templates, problems), costs, costs.max(initial=0.0) + 1.0)
 
 
 def row(task: Task, value: Callable[[Template], float]) -> Floats:

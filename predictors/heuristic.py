@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from tilearena.predictors.geometry import Geometry, geometry, unable_last
+from tilearena.picker.able import unable_last
+from tilearena.predictors.geometry import Geometry, geometry
 from tilearena.records import Generator
 from tilearena.table import Floats, Ints, Table, Task
 
@@ -138,7 +139,7 @@ class Heuristic:
     """Ranks by modelled time."""
 
     name = "heuristic"
-    version = "2"
+    version = "3"
 
     def __init__(self) -> None:
         self._rates: dict[Generator, Floats] = {}

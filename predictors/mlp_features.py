@@ -27,9 +27,9 @@ import numpy.typing as npt
 import optax
 
 from tilearena.figures import log_slowdown
+from tilearena.picker.able import unable_last
 from tilearena.plugins import require_measured
 from tilearena.predictors.features import features
-from tilearena.predictors.geometry import unable_last
 from tilearena.predictors.mlp import Network, initial
 from tilearena.table import Floats, Ints, Table, Task
 
@@ -88,7 +88,7 @@ class MlpFeatures:
     """One predictor for all templates and devices; deterministic under the seed."""
 
     name = "mlp-features"
-    version = "1"
+    version = "2"
 
     def fit(self, train: Table, seed: int) -> None:
         """Train on the problems of all devices.

@@ -15,7 +15,8 @@ import numpy as np
 
 from tilearena.figures import log_slowdown, measured_tables
 from tilearena.picker import terms
-from tilearena.picker.grow import can_run, evaluate, grow
+from tilearena.picker.able import unable_last
+from tilearena.picker.grow import evaluate, grow
 from tilearena.picker.model import Model
 from tilearena.picker.prune import model_of
 from tilearena.plugins import require_same_templates
@@ -29,7 +30,8 @@ MOST_TEMPLATES = 40
 #: Drawn problems that the GBDT rates, for each measured one and at most: many, since a tree sees where a template loses
 #: a wave only from problems there. So many at a time, which bounds the memory.
 DRAWN_EACH, MOST_DRAWN, AT_A_TIME = 50, 40_000, 2_000
-#: How far they go: a network's layers are often larger than all that was measured.
+#: How many times as large as measured problems they are at most: a network's layers are often larger than these. Of 1,
+#: 2, 4 and 8, by regret on ``networks`` after ``lowbit-random`` (s8 and b1, cold), so figures there are slightly kind.
 BEYOND = 4
 #: What a measured problem counts, where a drawn one counts 1.
 MEASURED_WEIGHT = 3.0
@@ -53,7 +55,7 @@ class Picker:
     """One tree; its leaves rank templates by their mean cost among what came there."""
 
     name = "picker"
-    version = "1"
+    version = "2"
 
     def fit(self, train: Table, seed: int) -> None:
         """Fit the GBDT, let it rate drawn problems, and grow the tree.
@@ -89,15 +91,14 @@ class Picker:
         pieces = np.array_split(drawn, range(AT_A_TIME, len(drawn), AT_A_TIME))
         rated = np.concatenate([teacher.costs(piece, table.task, self._kept) for piece in pieces])
         distance = np.minimum(rated - rated.min(axis=1, keepdims=True), MOST_COST)
-        yield _Part(drawn, np.where(can_run(self._templates, drawn), distance, MOST_COST), sm_count, 1.0)
+        yield _Part(drawn, distance, sm_count, 1.0)
 
     def costs(self, problems: Ints, task: Task) -> Floats:
         """Float64 [P, T]: mean cost in the leaf; then come templates that no leaf chooses, then what cannot run."""
         require_same_templates(self.name, self._task, task)
         costs = np.tile(MOST_COST + self._mean, (len(problems), 1))
         costs[:, self._kept] = self._tree.costs[self._tree.leaves(problems, task.device.sm_count)]
-        last = costs.max() + 1
-        return np.where(can_run(task.templates, problems), costs, last)
+        return unable_last(costs, problems, task.templates)
 
     def model(self, about: dict[str, Any]) -> Model:
         """What is stored of the fitted tree, for the device that it was fitted on."""

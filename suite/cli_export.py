@@ -15,6 +15,7 @@ from tilearena.exchange import t4
 from tilearena.picker import choose, cpp
 from tilearena.records import DTYPES, PROTOCOLS
 from tilearena.root import find_root, load
+from tilearena.spec import is_path, load_space, load_workload
 
 
 class Format(StrEnum):
@@ -55,7 +56,9 @@ def export(
     for option, missing in (("--spec", spec is None), ("--dtype", dtype is None)):
         if missing:
             raise SpecError(f"--format t4 needs {option}; give it")
-    recording = load(find_root(root), device, str(spec), space, dtypes[0], protocol)
+    space, spec = (load_space(space).name if is_path(space) else space), str(spec)
+    spec = load_workload(spec).name if is_path(spec) else spec
+    recording = load(find_root(root), device, spec, space, dtypes[0], protocol)
     written = t4.export(recording, out, problems)
     print(f"{len(written)} files are in {one_line(str(written[0].parent))}")
 

@@ -36,10 +36,10 @@ MemoryLimit = Annotated[
 
 
 def evaluate_all(folder: Path, spec: str, spaces: Iterable[str], *args: Any, **options: Any) -> Evaluated:
-    """`_evaluate_space` of each space; raises the first reason only where nothing could be scored."""
+    """`_evaluate_space` of each space, once; raises the first reason only where nothing could be scored."""
     scored: list[Scored] = []
     refused: list[TilearenaError] = []
-    for space in spaces:
+    for space in _distinct(spaces):
         try:
             found = _evaluate_space(folder, spec, space, *args, **options)
         except TilearenaError as error:
@@ -50,6 +50,17 @@ def evaluate_all(folder: Path, spec: str, spaces: Iterable[str], *args: Any, **o
     if refused and not scored:
         raise refused[0]
     return scored, refused
+
+
+def _distinct(spaces: Iterable[str]) -> Iterable[str]:
+    """Each space under the first of its names or paths; what cannot be read stays, for its evaluation to say why."""
+    found: dict[str, str] = {}
+    for space in spaces:
+        try:
+            found.setdefault(load_space(space).fingerprint, space)
+        except TilearenaError:
+            found.setdefault(space, space)
+    return found.values()
 
 
 def _evaluate_space(

@@ -207,18 +207,14 @@ def read(path: Path) -> Recording:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
     header, raw = _read_header(path, text)
     rows = rows.replace_schema_metadata(None)
-    if not rows.schema.equals(COLUMNS):
-        raise RecordingError(f"{path}: columns are {rows.schema.names}, expected {COLUMNS.names} with their types")
+    _require_columns(path, rows.schema)
     for name in COLUMNS.names:
         if rows[name].null_count or (name == "elapsed_ns" and pc.list_flatten(rows[name]).null_count):
             raise RecordingError(f"{path}: column {name} has empty cells; fetch it again")
     if content_fingerprint(raw, rows) != header.fingerprint:
         raise RecordingError(f"{path}: its content does not match its fingerprint {header.fingerprint}; fetch it again")
-    if len({c.id for c in header.candidates}) < len(header.candidates):
-        raise RecordingError(f"{path}: two of its candidates have the same id")
-    kinds = [(c.origin, c.template) for c in header.candidates]
-    fault = candidate_fault(kinds, header.default, header.dtype, header.bit_op)
-    fault = fault or row_fault(rows, header.dtype, header.protocol, [o for o, _ in kinds])
+    _require_candidates(path, header)
+    fault = row_fault(rows, header.dtype, header.protocol, [c.origin for c in header.candidates])
     if fault := fault or label_fault(rows, labels=header.origin == "labels"):
         raise RecordingError(f"{path}: {fault}")
     recording = Recording(header, rows)
@@ -232,14 +228,16 @@ def read_header(path: Path) -> tuple[Header, int]:
     """Header and number of rows of a recording, whose content is not verified.
 
     Raises:
-        RecordingError: it is no Parquet file, or its header is none of this schema version.
+        RecordingError: it is no Parquet file, or its header is none of this schema version or contradicts itself.
     """
     _require_file(path)
     try:
         metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{path}: not a readable Parquet file ({_first_line(error)}); fetch it again") from None
-    return _read_header(path, (metadata.metadata or {}).get(METADATA_KEY))[0], metadata.num_rows
+    header, _ = _read_header(path, (metadata.metadata or {}).get(METADATA_KEY))
+    _require_candidates(path, header)
+    return header, metadata.num_rows
 
 
 def _require_file(path: Path) -> None:
@@ -247,14 +245,24 @@ def _require_file(path: Path) -> None:
         raise RecordingError(f"{path}: no such recording; `tilearena recordings` lists what there is")
 
 
+def _require_columns(path: Path, schema: pa.Schema) -> None:
+    if schema.names != COLUMNS.names:
+        shown = ascii(schema.names)[:200]
+        raise RecordingError(f"{path}: columns are {shown}, expected {COLUMNS.names}; fetch it again")
+    for found, expected in zip(schema, COLUMNS, strict=True):
+        if not found.type.equals(expected.type):
+            shown = str(found.type)[:80]
+            raise RecordingError(f"{path}: column {found.name} is {shown}, expected {expected.type}; fetch it again")
+
+
 def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]]:
     if text is None:
         raise RecordingError(f"{path}: has no tilearena header, so it is not a recording")
     try:
-        raw = json.loads(text)
+        raw = json.loads(text.decode())  # of bytes it would take UTF-16, too
         version = raw.get("schema_version")
     except (ValueError, AttributeError, RecursionError):
-        raise RecordingError(f"{path}: the tilearena header is not a JSON object") from None
+        raise RecordingError(f"{path}: the tilearena header is not a JSON object; fetch it again") from None
     if version != SCHEMA_VERSION:
         newer = isinstance(version, int) and version > SCHEMA_VERSION
         advice = "update tilearena" if newer else "record it again: no upgrade from that version exists"
@@ -263,9 +271,17 @@ def _read_header(path: Path, text: bytes | None) -> tuple[Header, dict[str, Any]
     try:
         return Header.model_validate_json(text), raw
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise RecordingError(f"{path}: header key {key!r}: {first['msg']}") from None
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ascii(".".join(map(str, first["loc"])))[:120]
+        raise RecordingError(f"{path}: header key {key}: {first['msg']}") from None
+
+
+def _require_candidates(path: Path, header: Header) -> None:
+    if len({c.id for c in header.candidates}) < len(header.candidates):
+        raise RecordingError(f"{path}: two of its candidates have the same id")
+    kinds = [(c.origin, c.template) for c in header.candidates]
+    if fault := candidate_fault(kinds, header.default, header.dtype, header.bit_op):
+        raise RecordingError(f"{path}: {fault}")
 
 
 def _first_line(error: BaseException) -> str:

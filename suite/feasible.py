@@ -2,7 +2,8 @@
 
 from tilearena.records import BitOp, Device, Dtype, Problem, Support, Template
 
-#: gridDim.y, which carries the tiles of N (CUDA C++ Programming Guide, technical specifications).
+#: gridDim.y, which carries the tiles of N, or of M where they are swapped (CUDA C++ Programming Guide, technical
+#: specifications).
 MAX_GRID_Y = 65_535
 #: Kept free for the CUDA contexts, workspaces, guard bands, and what the rings have beside two slices (12 L2s in all).
 POOL_BYTES = 2 << 30
@@ -60,8 +61,11 @@ def _too_many_tiles(problem: Problem, template: Template) -> str | None:
     tiles_m, tiles_n, steps = (
         -(-extent // tile) for extent, tile in zip((problem.m, problem.n, problem.k), template.threadblock, strict=True)
     )
-    if template.generator == "cutlass2" and tiles_n > MAX_GRID_Y:
-        return f"needs {tiles_n} tiles along N, a grid has at most {MAX_GRID_Y}"
+    # a persistent kernel's grid is as large as the card
+    if template.schedule in ("multistage", "warp_specialized"):
+        axis, along_y = ("M", tiles_m) if template.swapped else ("N", tiles_n)
+        if along_y > MAX_GRID_Y:
+            return f"needs {along_y} tiles along {axis}, a grid has at most {MAX_GRID_Y}"
     if template.split_k == 1:
         return None
     if _too_few(steps, template):

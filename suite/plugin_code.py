@@ -14,6 +14,7 @@ Folders = Mapping[str, list[Path]]
 #: What our own predictors and baselines are made of, and others may be.
 OURS = (
     "tilearena.baselines",
+    "tilearena.picker.able",
     "tilearena.picker.grow",
     "tilearena.picker.prune",
     "tilearena.picker.terms",

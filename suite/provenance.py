@@ -12,6 +12,8 @@ Share = Annotated[FiniteFloat, Field(ge=0)]
 Span = Annotated[FiniteFloat, Field(ge=0)]
 #: How many, or how many nanoseconds.
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+#: Unix time, until the end of the year 9999: later is no date that ISO 8601 or Python writes.
+UnixTime = Annotated[FiniteFloat, Field(ge=0, lt=253_402_300_800)]
 
 
 class Clock(Record):
@@ -68,7 +70,7 @@ class Batch(Record):
     card: str | None
     host: str
     n_problems: Positive
-    started_at_s: FiniteFloat
+    started_at_s: UnixTime
     seconds: Span
     attempts: Positive = 1
     retakes: Count = 0

@@ -11,6 +11,8 @@ from tilearena.rows import PIECE, has_status, problems_of
 
 #: The most samples that a row can have: 64 of the screen and 64 of each final, see `tilearena.records.Protocol`.
 MAX_SAMPLES = 192
+#: More than any extent of a tile, in elements.
+MAX_TILE = 1 << 13
 
 
 def candidate_fault(
@@ -25,9 +27,17 @@ def candidate_fault(
     for i, (origin, template) in enumerate(candidates):
         if origin != "vendor" and (template is None or (template.dtype, template.bit_op) != (dtype, bit_op)):
             return f"candidate {i} is no template of {dtype}"
+        if template is not None and not _has_shape(template):
+            return f"candidate {i} is a template of a shape that no kernel has"
         if origin == "control" and template != candidates[default][1]:
             return f"candidate {i} is a control, but not of the default"
     return None
+
+
+def _has_shape(template: Template) -> bool:
+    """Whether every extent is one that a tile can have, and the threadblock's tile has room for a warp's."""
+    extents = (*template.threadblock, *template.warp, *template.instruction, *template.cluster)
+    return all(0 < extent < MAX_TILE for extent in extents) and template.warps > 0
 
 
 def sample_counts(protocol: Protocol, origins: Sequence[str]) -> npt.NDArray[np.bool_]:

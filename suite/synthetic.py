@@ -34,6 +34,7 @@ HOPPER: tuple[dict[str, Any], ...] = (
     {"schedule": "pingpong", "cluster": (2, 1)},
     {"schedule": "cooperative", "stream_k": True},
     {"schedule": "warp_specialized", "swapped": True},
+    {"schedule": "warp_specialized", "swapped": True, "split_k": 4, "adding": True},
 )
 STEP_BITS = 512
 DEVICE = Device(
@@ -77,7 +78,7 @@ def _hopper_templates() -> tuple[Template, ...]:
         Template(
             generator="cutlass3",
             dtype="s8",
-            label=f"{label}/{kind['schedule']}",
+            label=f"{label}/{kind['schedule']}" + "/k4" * ("adding" in kind),
             threadblock=(m, n, 128),
             warp=(64, n, 128),
             instruction=(64, n, 32),

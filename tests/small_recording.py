@@ -66,12 +66,14 @@ def refusal(path):
 def rewrite(path, *, rows=None, without=(), **changes):
     """The file again, with other rows or with other keys in its header."""
     table = pq.read_table(path)
-    raw = json.loads(table.schema.metadata[METADATA_KEY]) | changes
+    raw = json.loads(pq.read_metadata(path).metadata[METADATA_KEY]) | changes
     raw = {key: value for key, value in raw.items() if key not in without}
-    rows = table.replace_schema_metadata(None) if rows is None else rows
+    rows = (table if rows is None else rows).replace_schema_metadata(None)
     if "fingerprint" not in changes and rows.schema.equals(COLUMNS):
         raw["fingerprint"] = content_fingerprint(raw, rows)
-    pq.write_table(rows.replace_schema_metadata({METADATA_KEY: json.dumps(raw).encode()}), path)
+    with pq.ParquetWriter(path, rows.schema) as file:
+        file.write_table(rows)
+        file.add_key_value_metadata({METADATA_KEY: json.dumps(raw).encode()})
 
 
 def batch(n_problems, card="one", session="a", started_at_s=0.0, seconds=1.0):

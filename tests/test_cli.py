@@ -192,6 +192,16 @@ def test_score_uses_stored_picks_and_refit_trains(run, data, monkeypatch):
     assert stored == refitted
 
 
+def test_submit_takes_a_space_once_by_whatever_name(run, data, checkout):
+    submit = ("submit", "--spec", "quick", "--device", "nvidia-h200", "--submitter", "me", "--predictor", "constant")
+    spaces = ("--space", checkout / "specs/spaces/paper9.yaml", "--space", "nosuch", "--space", "paper9")
+    code, out, err = run(*submit, *spaces, "--protocol", "cold", "--dtype", "s8", "--root", data)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "no space named 'nosuch'" in err
+    (result,) = json.loads(Path(out.strip()).read_text())["results"]
+    assert result["key"]["space"] == "paper9"
+
+
 def test_check_accepts_what_submit_wrote_and_refuses_a_raised_figure(run, data):
     submit = ("submit", "--spec", "quick", "--device", "nvidia-h200", "--submitter", "me", "--predictor", "constant")
     _, out, _ = run(*submit, "--protocol", "cold", "--root", data)

@@ -72,7 +72,7 @@ def test_plugin_that_keeps_the_contract_breaks_no_rule(fake):
             "shapes",
             "not finite (s8, problem [1048576, 1048576, 1048576])",
         ),
-        ("return np.ones((P, 9))", "templates", "answered costs of shape (50, 9), expected (50, 66)"),
+        ("return np.ones((P, 9))", "templates", "answered costs of shape (50, 9), expected (50, 69)"),
         ("return np.tile(np.arange(T), (P, 1))", "templates", "costs a template by its place"),
         (
             f"return {BY_TEMPLATE} * np.where(task.device.sm_count == 100, 1.0, np.nan) + np.zeros((P, 1))",

@@ -178,11 +178,12 @@ def test_fingerprint_tells_samples_of_neighbouring_rows_apart():
 def test_write_that_fails_leaves_the_old_file_and_no_other(small_path, small_header, monkeypatch):
     before = small_path.read_bytes()
 
-    def full(table, where, **options):
-        Path(where).write_bytes(b"PAR1")
+    def full(writer, table):
+        (scratch,) = set(small_path.parent.iterdir()) - {small_path}
+        scratch.write_bytes(b"PAR1")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(dataset.pq, "write_table", full)
+    monkeypatch.setattr(dataset.pq.ParquetWriter, "write_table", full)
     with pytest.raises(OSError, match="No space left"):
         dataset.write(small_path, small_header, dataset.rows_from(ROWS[:1]))
     assert [p.name for p in small_path.parent.iterdir()] == [small_path.name]

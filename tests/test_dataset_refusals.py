@@ -29,6 +29,7 @@ def test_recording_whose_batches_are_of_other_problems_is_refused(small_path, sm
     [
         ("n_problems", 0),
         ("started_at_s", float("nan")),
+        ("started_at_s", 1e308),
         ("seconds", -1.0),
         ("seconds", float("inf")),
         ("attempts", 0),
@@ -134,11 +135,13 @@ def test_recording_without_a_schema_version_is_refused(small_path):
         ({"device": {"slug": "x"}}, "device.product"),
         ({"without": ["default"]}, "default"),
         ({"colour": "red"}, "colour"),
+        ({"k" * 999: 1}, "k" * 119),
     ],
 )
 def test_recording_with_a_wrong_header_key_names_it(small_path, change, key):
     rewrite(small_path, **change)
-    assert f"header key '{key}'" in refusal(small_path)
+    assert f"header key '{key}" in (message := refusal(small_path))
+    assert len(message) < len(str(small_path)) + 200
 
 
 def test_recording_with_half_a_character_in_its_header_is_refused(small_path):
@@ -151,6 +154,14 @@ def test_recording_with_other_columns_is_refused(small_path):
     assert "columns are" in refusal(small_path)
     rewrite(small_path, rows=pa.table({"m": [1]}))
     assert "columns are ['m'], expected" in refusal(small_path)
+    rewrite(small_path, rows=pa.table({"m" * 9999: [1]}))
+    assert len(refusal(small_path)) < len(str(small_path)) + 400
+
+
+def test_recording_with_a_column_of_another_type_names_it(small_path):
+    table = pq.read_table(small_path)
+    rewrite(small_path, rows=table.set_column(2, "k", table["k"].cast(pa.int64())))
+    assert "column k is int64, expected int32; fetch it again" in refusal(small_path)
 
 
 @pytest.mark.parametrize("text", [b"elapsed_ns", b"row 3 of the"])
@@ -234,6 +245,7 @@ def test_recording_without_rows_is_refused(small_path):
     [
         ({"default": 2}, "its default is 2, but it has 2 templates"),
         ({"default": -1}, "its default is -1, but it has 2 templates"),
+        ({"candidates": []}, "its default is 1, but it has 0 templates"),
         ({"dtype": "s4"}, "candidate 0 is no template of s4"),
         ({"bit_op": "and"}, "candidate 0 is no template of s8"),
         ({"noise_floor": float("nan")}, "header key 'noise_floor'"),
@@ -245,10 +257,36 @@ def test_recording_whose_header_contradicts_itself_is_refused(small_path, change
     rewrite(small_path, **change)
     assert said in (message := refusal(small_path))
     assert len(message) < len(str(small_path)) + 200
+    with pytest.raises(RecordingError) as caught:  # nor is it listed without a look at its rows
+        dataset.read_header(small_path)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("shape", ["threadblock", "warp", "instruction"])
+@pytest.mark.parametrize("extents", [[64, 0, 64], [-64, 64, 64], [64, 64, 10**400]])
+def test_recording_with_a_template_of_no_shape_is_refused(small_path, shape, extents):
+    first, *others = json.loads(pq.read_metadata(small_path).metadata[METADATA_KEY])["candidates"]
+    rewrite(small_path, candidates=[first | {"template": first["template"] | {shape: extents}}, *others])
+    assert "candidate 0 is a template of a shape that no kernel has" in refusal(small_path)
+
+
+def test_recording_with_a_warp_larger_than_its_threadblock_is_refused(small_path):
+    first, *others = json.loads(pq.read_metadata(small_path).metadata[METADATA_KEY])["candidates"]
+    rewrite(small_path, candidates=[first | {"template": first["template"] | {"warp": [512, 64, 64]}}, *others])
+    assert "candidate 0 is a template of a shape that no kernel has" in refusal(small_path)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-8-sig"])
+def test_recording_whose_header_is_no_plain_utf8_is_refused(small_path, codec):
+    text = pq.read_metadata(small_path).metadata[METADATA_KEY].decode()
+    with pq.ParquetWriter(small_path, COLUMNS) as file:
+        file.write_table(dataset.rows_from(ROWS))
+        file.add_key_value_metadata({METADATA_KEY: text.encode(codec)})
+    assert "not a JSON object; fetch it again" in refusal(small_path)
 
 
 def test_recording_whose_templates_do_not_come_first_is_refused(small_path):
-    raw = json.loads(pq.read_table(small_path).schema.metadata[METADATA_KEY])
+    raw = json.loads(pq.read_metadata(small_path).metadata[METADATA_KEY])
     rewrite(small_path, candidates=raw["candidates"][::-1])
     assert "a template comes after a control" in refusal(small_path)
     rewrite(small_path, candidates=[c | {"template": None} for c in raw["candidates"]])

@@ -29,6 +29,13 @@ def test_export_takes_problems_and_is_cold_by_default(run, tmp_path, recorded):
         assert [r["measurements"][0]["value"] for r in document["results"]] == [ns / 1e6 for ns in time_ns]
 
 
+def test_export_takes_paths_of_a_workload_and_a_space(run, tmp_path, checkout):
+    paths = ("--spec", checkout / "specs/workloads/quick.yaml", "--space", checkout / "specs/spaces/paper9.yaml")
+    code, _, err = run("export", *OF, "--dtype", "s8", *paths, "--out", tmp_path)
+    assert (code, err) == (0, "")
+    assert (tmp_path / "nvidia-h200/quick/gemm.paper9.s8.cold/metadata.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -171,7 +171,11 @@ def test_rejection_gives_every_part_of_k_a_step_where_they_add_in_memory():
     assert why(id_, 1, 128, 6 * 128 + 16) is None
 
 
-def test_rejection_counts_tiles_along_n_against_the_grid_of_cutlass2_alone():
+def test_rejection_counts_tiles_along_y_against_the_grid_unless_the_kernel_is_persistent():
     assert why("s8_64x32x64_w32x16x64_i16x8x32_st4", 1, 32 * 32768, 16) is None
-    eight = BY_ID["s8_8x64x128_c1x1_warp_specialized_st12_swapped"].model_copy(update={"threadblock": (64, 8, 128)})
-    assert rejection(Problem(dtype="s8", m=1, n=8 * 65536, k=16), eight, HOPPER) is None
+    # swapped, tiles of N are along x and those of M along y
+    eight = BY_ID["s8_8x64x128_c1x1_warp_specialized_st12_swapped"]
+    assert why(eight.id, 1, 1 << 20, 128) is None
+    assert why(eight.id, 8 * 65535, 128, 128) is None
+    assert why(eight.id, 8 * 65535 + 1, 128, 128) == "needs 65536 tiles along M, a grid has at most 65535"
+    assert why("s8_16x128x128_c1x1_cooperative_st8_swapped", 1 << 20, 128, 128) is None

@@ -116,7 +116,8 @@ def test_names_that_steer_a_terminal_are_a_fault(root):
 def test_verb_lists_verifies_and_says_what_is_wrong(run, root):
     code, out, err = run("recordings", "--verify", "--root", root)
     assert (code, err) == (0, "")
-    assert "4 recordings, 0.1 MB; 4 of them whole and in their places" in out
+    size = sum(path.stat().st_size for path in root.rglob("*.parquet")) / 1e6
+    assert f"4 recordings, {size:.1f} MB; 4 of them whole and in their places" in out
     assert out.count("cold repeat") == 1
     assert out.count("40 of 2000") == 3
     code, out, _ = run("recordings", "--root", root)

@@ -12,7 +12,7 @@ from tilearena.baselines.oracle import Oracle
 from tilearena.conformance import conformance, synthetic_table, synthetic_task
 from tilearena.errors import PredictorError
 from tilearena.figures import log_slowdown
-from tilearena.picker.grow import can_run
+from tilearena.picker.able import can_run
 from tilearena.plugins import Declined, Predictor, discover, load
 from tilearena.predictors.default import DefaultTemplate
 from tilearena.predictors.features import features
@@ -112,11 +112,26 @@ def test_what_cannot_run_a_problem_is_ranked_last(name):
     task = wide_task()
     train = Table(task, TRAIN.problems[:60], synthetic_time_ns(TRAIN.problems[:60], task))
     problems = np.array([[1, 128, 16], [300, 4096, 128], [300, 4096, 4096]])
-    costs, able = fitted(name, train).costs(problems, task), can_run(task.templates, problems)
+    predictor, able = fitted(name, train), can_run(task.templates, problems)
+    costs = predictor.costs(problems, task)
     assert np.isfinite(costs).all()
     assert not able[:2].all(axis=1).any()
+    assert not able[1, [template.adding for template in task.templates]].any()
     for row, runs in zip(costs, able, strict=True):
         assert runs.all() or row[runs].max() < row[~runs].min()
+    assert np.allclose(predictor.costs(problems[:1], task), costs[:1])  # whatever else is asked
+
+
+def test_heuristic_adds_parts_of_k_at_once_where_they_add_in_memory():
+    """One after the other they cost a latency and a store each, at once the latency of clearing D."""
+    adding = next(template for template in wide_task().templates if template.adding)
+    in_turns = adding.model_copy(update={"adding": False})
+    g = geometry(np.array([[64, 64, 4096]]), replace(wide_task(), templates=(adding, in_turns)))
+    rates = dict(DEFAULTS) | {"latency_ns": 500.0, "dram_bytes": 1e12}
+    at_once_ns, in_turns_ns = np.exp(log_time(np.array(list(rates.values())), g, cold=True))[0]
+    assert (adding.split_k, adding.threadblock[:2]) == (4, (64, 64))
+    store_ns = 4 * 64 * 64 / DEFAULTS["store_bytes"]
+    assert in_turns_ns - at_once_ns == pytest.approx(3 * (500.0 + store_ns) - 500.0)
 
 
 def test_default_puts_the_default_template_first_and_the_others_level():

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from tilearena.picker import terms
 from tilearena.picker.model import LEAF
 from tilearena.picker.terms import Term
-from tilearena.records import Template
 from tilearena.table import Floats, Ints
 
 #: Weight of the variances; of 0.03 to 1, on two folds of h200-all, 0.1 and 0.3 lost the least.
@@ -57,16 +55,6 @@ def evaluate(asked: Sequence[Term], problems: Ints, sm_count: int) -> Ints:
     extents = dict(zip("mnk", problems.T, strict=True))
     columns = [eval(terms.expression(term, sm_count), {}, extents) for term in asked]
     return np.stack(columns, axis=1)
-
-
-def can_run(templates: Sequence[Template], problems: Ints) -> npt.NDArray[np.bool_]:
-    """Whether each template can run each of ``problems`` [P, 3], bool [P, T]."""
-    extents = dict(zip("mnk", problems.T, strict=True))
-    able = np.ones((len(problems), len(templates)), dtype=np.bool_)
-    for column, template in enumerate(templates):
-        for condition in terms.conditions(template):
-            able[:, column] &= eval(condition, {}, extents)
-    return able
 
 
 def grow(asked: Sequence[Term], values: Ints, costs: Floats, weights: Floats) -> Tree:

@@ -84,8 +84,9 @@ def conditions(template: Template) -> list[str]:
     """
     tm, tn, tk = template.threadblock
     found = []
-    if template.generator == "cutlass2" and -(-MAX_EXTENT // tn) > MAX_GRID_Y:
-        found.append(f"{_ceil('n', tn)} <= {MAX_GRID_Y}")
+    axis, along_y = ("m", tm) if template.swapped else ("n", tn)
+    if template.schedule in ("multistage", "warp_specialized") and -(-MAX_EXTENT // along_y) > MAX_GRID_Y:
+        found.append(f"{_ceil(axis, along_y)} <= {MAX_GRID_Y}")
     split, steps = template.split_k, _ceil("k", tk)
     if split > 1 and (template.adding or template.generator == "cutlass2"):
         found.append(f"{_ceil(steps, split)} * {split - 1} < {steps}")
