@@ -124,7 +124,8 @@ def on_recording(asked: Search, *, trials: int, runs: int, by_repeat: bool = Fal
         few = search.counts(len(asked.templates), trials)
         with progress_bar(asked.subject.spec) as progress:
             curves.append(search_curve.of_tpe(course, few, runs=runs, seed=asked.seed, progress=progress))
-        notes.append(f"tpe: Optuna's TPESampler, the mean of {runs} studies of {few[-1]} measurements each")
+        studies = f"the mean of {runs} studies" if runs > 1 else "one study"
+        notes.append(f"tpe: Optuna's TPESampler, {studies} of {few[-1]} measurements for each problem")
     for name, picks in asked.picks(len(asked.templates)).items():
         curves.append(search_curve.of_picks(name, course, picks[course.rows], ks))
     head = asked.head(course) | {"reward": "repeat" if by_repeat else "recording", "runs": runs, "trials": trials}
