@@ -15,6 +15,8 @@ GROUPS = ("tilearena.predictors", BASELINES)
 PRIVILEGED = "oracle"
 #: The predictor that speedups are against, and so a baseline too.
 DEFAULT = "default"
+#: With fewer, nothing can be learnt.
+MIN_PROBLEMS = 10
 
 
 class Declined(Exception):  # noqa: N818 - it is an answer, not an error
@@ -31,15 +33,15 @@ def require_same_templates(name: str, train: Task, task: Task) -> None:
         raise Declined(f"{name} ranks only the templates that it was trained on, in the order of their space")
 
 
-def require_measured(name: str, train: Table, least: int = 10) -> list[Table]:
+def require_measured(name: str, train: Table) -> list[Table]:
     """The measured problems of each device that ``train`` has, for a predictor that learns from times.
 
     Raises:
-        Declined: they are fewer than ``least``.
+        Declined: they are fewer than ``MIN_PROBLEMS``.
     """
     tables = measured_tables(train)
-    if (n_problems := sum(len(table.problems) for table in tables)) < least:
-        raise Declined(f"{name} needs at least {least} measured training problems and got {n_problems}")
+    if (n_problems := sum(len(table.problems) for table in tables)) < MIN_PROBLEMS:
+        raise Declined(f"{name} needs at least {MIN_PROBLEMS} measured training problems and got {n_problems}")
     return tables
 
 

@@ -9,7 +9,7 @@ from tilearena.bench_live import LiveResult
 from tilearena.score import Score
 
 #: Styled text, not markup: names of plugins and files may hold brackets.
-FAILED = Text("failed", "red")
+FAILED, DECLINED = Text("failed", "red"), Text("declined", "yellow")
 
 
 def device_title(device: str, origins: Iterable[str]) -> str:
@@ -52,6 +52,15 @@ def _best(score: Score) -> str:
     return f"best {times(score, 'oracle_speedup_vs_cublaslt_geomean')}{some}"
 
 
+def _outcome(score: Score) -> Text:
+    return DECLINED if score.declined else FAILED
+
+
+def _refusals(scores: Sequence[Score]) -> Text:
+    """Why predictors declined what they were asked, each reason once."""
+    return Text("\n".join(dict.fromkeys(score.reason for score in scores if score.declined)))
+
+
 def score_table(scores: Sequence[Score], title: str) -> RichTable:
     """One row a score, in sections by subject; a failed predictor is a row that says so."""
     columns = (
@@ -68,7 +77,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
         "us",
         "failed",
     )
-    table = RichTable(*columns, title=title)
+    table = RichTable(*columns, title=title, caption=_refusals(scores))
     subject = Text()
     for score in scores:
         if _subject(score) != subject:
@@ -76,7 +85,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
             table.add_section()
             table.add_row(subject, *[""] * 6, _best(score))
         if score.status == "failed":
-            table.add_row(score.key.predictor, FAILED, *[""] * 9, str(score.n_failed))
+            table.add_row(score.key.predictor, _outcome(score), *[""] * 9, str(score.n_failed))
             continue
         predict_us = score.figures["predict_us"].value
         table.add_row(
@@ -99,7 +108,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
 def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTable:
     """One row a predictor: accuracy by the first pass, speedups by the fresh run."""
     columns = ("predictor", "trained", "top2", "regret", "fresh speedup", "95 %", "slower", "failed", f"over {vendor}")
-    table = RichTable(*columns, title=title)
+    table = RichTable(*columns, title=title, caption=_refusals([result.first for result in results]))
     subject = ""
     for result in results:
         key, fresh = result.first.key, result.fresh
@@ -110,7 +119,7 @@ def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTa
             title_ = (f"{key.spec} {key.dtype}", "bold")
             table.add_row(Text.assemble(title_, f" ({result.first.n_problems} problems{emulated})"))
         if result.first.status == "failed":
-            table.add_row(key.predictor, result.trained, FAILED, *[""] * 4, str(result.first.n_failed))
+            table.add_row(key.predictor, result.trained, _outcome(result.first), *[""] * 4, str(result.first.n_failed))
             continue
         figure = fresh.figures["speedup_geomean"]
         over = times(fresh, "speedup_vs_cublaslt_geomean")

@@ -48,3 +48,18 @@ def test_score_table_without_a_vendor_has_dashes(printed):
     _, lines = printed("s8")
     at = cells(lines, "predictor").index("vs cuBLASLt")
     assert [cells(lines, name)[at] for name in ("lowbit-random", "oracle", "constant")] == ["", "-", "-"]
+
+
+def test_predictor_that_declined_is_shown_with_its_reason_and_not_as_failed(printed):
+    (oracle, constant), _ = printed("s8")
+    key = oracle.key.model_copy(update={"predictor": "toy"})
+    declined = oracle.model_copy(update={"key": key, "reason": "'toy' declined: no [s8] is served"})
+    output = io.StringIO()
+    Console(file=output, width=140).print(score_table([declined, declined, constant], "title"))
+    lines = output.getvalue().splitlines()
+    assert cells(lines, "toy")[1] == "declined"
+    assert [line.strip() for line in lines].count("'toy' declined: no [s8] is served") == 1
+    failed = declined.model_copy(update={"reason": "ValueError"})
+    output = io.StringIO()
+    Console(file=output, width=140).print(score_table([failed], "title"))
+    assert cells(output.getvalue().splitlines(), "toy")[1] == "failed"
