@@ -102,8 +102,9 @@ class _Growth:
         total = sums.sum(axis=0)
         if total[-1] < 2 * MIN_WEIGHT:
             return None
-        here = self.bins[rows].T @ sums
-        yes = np.cumsum(here.reshape(-1, N_BINS, len(total)), axis=1)
+        yes = (self.bins[rows].T @ sums).reshape(-1, N_BINS, len(total))
+        for bin_ in range(1, N_BINS):  # np.cumsum along an axis that is not the last one takes four times as long
+            yes[:, bin_] += yes[:, bin_ - 1]
         no = total - yes
         allowed = (yes[..., -1] >= MIN_WEIGHT) & (no[..., -1] >= MIN_WEIGHT)
         if not allowed.any():
