@@ -5,8 +5,10 @@ how and with which versions the rows were taken, and holds a fingerprint of the 
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,6 +23,7 @@ from tilearena.atomic import replacing
 from tilearena.errors import RecordingError
 from tilearena.provenance import Anchors, Batch, Clock, Share, wall_time_s
 from tilearena.records import (
+    SLUG,
     BitOp,
     Device,
     Dtype,
@@ -40,6 +43,8 @@ SCHEMA_VERSION = 2
 METADATA_KEY = b"tilearena"
 #: A few bytes of Parquet can stand for very many values.
 MAX_VALUES = 1 << 28
+#: A refusal names so many files at most.
+MOST_NAMED = 5
 COLUMNS = pa.schema(
     [
         ("m", pa.int32()),
@@ -242,7 +247,10 @@ def read_header(path: Path) -> tuple[Header, int]:
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise RecordingError(f"{path}: no such recording; `tilearena recordings` lists what there is")
+        beside = sorted(p.stem for p in path.parent.glob("*.parquet") if re.fullmatch(SLUG, p.stem) and p.is_file())
+        nearest = ", ".join(get_close_matches(path.stem, beside, MOST_NAMED, cutoff=0.0))
+        there = f"the nearest names beside it are {nearest}; " if nearest else ""
+        raise RecordingError(f"{path}: no such recording; {there}`tilearena recordings` lists all")
 
 
 def _require_columns(path: Path, schema: pa.Schema) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilearena import live, search, search_curve, search_report
 from tilearena.bench_live import in_order
-from tilearena.errors import MeasureError
+from tilearena.errors import MeasureError, NoGpuError
 from tilearena.evaluate import Subject, evaluate
 from tilearena.judge import Sources
 from tilearena.measure import Session, opening
@@ -187,7 +187,10 @@ def _replayed(asked: Search) -> Iterator[tuple[Measure, int]]:
 
 @contextmanager
 def _on_gpu(asked: Search, session: Session, notice: Callable[[str], None]) -> Iterator[tuple[Measure, int]]:
-    device, recorded = live.pick_device(), asked.subject.device
+    try:
+        device, recorded = live.pick_device(), asked.subject.device
+    except NoGpuError as error:
+        raise NoGpuError(f"{error}; with --replay the samples are the recorded ones") from None
     instance = recorded != device.slug
     if instance and live.device_instance(device).slug != recorded:
         raise MeasureError(

@@ -195,6 +195,8 @@ def test_bad_predictor_is_listed_as_failed_and_the_others_are_kept(run, third_pa
 def test_measure_without_a_gpu_is_one_sentence(child, tmp_path):
     assert_one_sentence(child("measure", "quick"), "no GPU.*")
     assert_one_sentence(child("build", "quick", TILEARENA_CACHE=tmp_path), "no GPU.*")
+    asked = ("--spec", "quick", "--device", "nvidia-h200", "--dtype", "s8", "--predictor", "default")
+    assert_one_sentence(child("search", *asked, "--live", "2"), "no GPU.*; with --replay the samples are .*")
 
 
 def test_build_without_nvcc_says_how_to_install_it(child, tmp_path):

@@ -1,5 +1,7 @@
 """A file that is no recording, or contradicts itself, is refused in one sentence that names the file."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,23 @@ from tilearena.root import find_path
 
 
 def test_missing_recording_is_refused(tmp_path):
-    assert "no such recording" in refusal(tmp_path / "none.parquet")
+    sentence = refusal(tmp_path / "none.parquet")
+    assert sentence.endswith("no such recording; `tilearena recordings` lists all")
+
+
+def test_missing_recording_is_refused_with_those_of_the_nearest_names(tmp_path):
+    others = [
+        f"gemm.paper9.{dtype}.{protocol}" for dtype in ("s8", "s4") for protocol in ("cold", "hot", "cold.repeat")
+    ]
+    for name in ("gemm.wide.b1.cold", "gemm.wide.b1.hot", *others, ".scratch", "\x1b[2J"):
+        (tmp_path / f"{name}.parquet").touch()
+    sentence = refusal(tmp_path / "gemm.wide.s8.cold.parquet")
+    shown = re.search("no such recording; the nearest names beside it are (.*?); `tilearena", sentence)
+    assert shown is not None
+    first, *rest = shown[1].split(", ")
+    assert first == "gemm.wide.b1.cold"
+    assert len(rest) == 4
+    assert set(rest) <= {"gemm.wide.b1.hot", *others}
 
 
 def test_truncated_recording_is_refused_at_any_length(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tilearena.draw import Limits
+from tilearena.records import Template
 from tilearena.space import Default, Screen, Space
 from tilearena.spec import Workload, load_space, load_workload, space_names
 from tilearena.tile import Tile
@@ -49,16 +50,55 @@ def test_every_key_of_a_workload_is_in_the_example() -> None:
     assert missing == []
 
 
-def test_page_lists_the_spaces_that_ship_and_ids_that_exist() -> None:
+def test_page_lists_the_spaces_that_ship_with_their_templates_and_recordings() -> None:
     table = SPACES.split("## Write one")[0]
-    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \|", table, flags=re.MULTILINE)
-    assert {name: dtypes.split(", ") for name, dtypes in rows} == {
-        name: list(load_space(name).dtypes) for name in space_names()
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| (\d+) \| (.*?) \|", table, flags=re.MULTILINE)
+    spaces = {name: load_space(name) for name in space_names()}
+    assert {name: (dtypes.split(", "), int(count)) for name, dtypes, count, _ in rows} == {
+        name: (list(space.dtypes), len(space.templates("s8"))) for name, space in spaces.items()
     }
+    recorded: dict[str, set[tuple[str, str]]] = {name: set() for name in spaces}
+    for path in (DOCS.parent / "baselines" / "recordings" / "nvidia-h200").glob("*/*.parquet"):
+        _, space, dtype, *_ = path.name.split(".")
+        recorded[space].add((path.parent.name, dtype))
+    assert {name: _of_the_page(cell) for name, _, _, cell in rows} == recorded
+
+
+def _of_the_page(cell: str) -> set[tuple[str, str]]:
+    """``s8 and b1 `one`, `two`; s4 `three` `` as (workload, dtype)."""
+    parts = [
+        (re.findall(r"[sb]\d(?![-\w])", part.split("`")[0]), re.findall(r"`(.*?)`", part)) for part in cell.split(";")
+    ]
+    return {(spec, dtype) for dtypes, specs in parts for dtype in dtypes for spec in specs}
+
+
+def test_ids_of_the_page_exist() -> None:
     ids = {t.id for t in load_space("h200-all").templates("s8")}
     named = re.findall(r"^    (s8_\w+)", SPACES, flags=re.MULTILINE)
     assert [id_ for id_ in named if id_ not in ids] == ["s8_128x256x64_w64x64x64_i16x8x32_st3_z4_k2"]
     assert f"With {len(ids)} templates" in SPACES
+
+
+def _says(t: Template) -> set[str]:
+    """Letters that the label of a template may have, by what the page says of each."""
+    if t.generator == "cutlass2":
+        return {"t"}
+    if t.adding:
+        return {"a"} if t.swapped == (t.threadblock[1] == 64) else set()
+    shared = "k" * (t.split_k > 1 or t.stream_k)
+    if t.swapped:
+        return {shared + "s"}
+    return {shared or {"cooperative": "w", "pingpong": "p", "warp_specialized": "p"}[t.schedule]}
+
+
+def test_letters_of_labels_say_what_the_page_says() -> None:
+    templates = load_space("h200-all").templates("s8")
+    found = [(match[1], match[2], t) for t in templates if (match := re.match(r"([a-z]+)\d+x\d+(_\w+)?/", t.label))]
+    assert [t.label for letters, _, t in found if letters not in _says(t)] == []
+    explained = SPACES.split("the letters before the threadblock")[1].split("`large`")[0]
+    assert {letters for letters, _, _ in found} == set(re.findall(r"`([a-z]{1,2})`", explained))
+    assert {t.threadblock[2] for _, end, t in found if end == "_k256"} == {256}
+    assert {end for _, end, _ in found} == {None, "_k256", "_swizzled"}
 
 
 def test_readme_counts_the_templates() -> None:
