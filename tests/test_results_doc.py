@@ -13,10 +13,12 @@ from typing import Any
 
 from tilearena import dataset
 from tilearena.datasheet.tables import table as markdown
+from tilearena.final import is_final
 from tilearena.leaderboard import table
 from tilearena.leaderboard.table import Row
 from tilearena.plugin_code import code_fingerprint
 from tilearena.root import find_path
+from tilearena.splits import LARGE_MACS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -110,6 +112,21 @@ def test_learning_curves_are_those_of_the_committed_recordings_and_code() -> Non
         assert found["fingerprint"] == dataset.read_header(path)[0].fingerprint
         regrets = [point["regret_mean"] for point in found["points"]]
         assert regrets[-1] < regrets[0] / 2  # more problems help
+
+
+def test_problems_that_lose_the_most_beyond_the_trained_sizes_write_more_than_the_l2_holds() -> None:
+    found = next(one for one in json.loads(LEARNING.read_text())["curves"] if one["split"] == "extrapolate")
+    table = dataset.read(
+        find_path(ROOT, "nvidia-h200", *(found[k] for k in ("spec", "space", "dtype", "protocol")))
+    ).table
+    problems, l2_bytes = table.problems[~is_final(table.problems)], table.task.device.l2_bytes
+    large = problems.prod(axis=1) >= LARGE_MACS
+    fits = 4 * problems[:, 0] * problems[:, 1] <= l2_bytes
+    assert fits[~large].all()
+    worst = [4 * m * n > l2_bytes for m, n, _ in (one["problem"] for one in found["worst"])]
+    text = " ".join(PAGE.read_text().split())
+    assert f"that of {sum(worst)} of the {len(worst)} problems that lose the most does not" in text
+    assert f"(of all that are tested, of {1 - fits[large].mean():.0%})".replace("%", " %") in text
 
 
 def test_tables_are_what_the_submissions_say() -> None:
