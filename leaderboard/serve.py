@@ -10,6 +10,7 @@ PAGE = Path(__file__).with_name("app.py")
 OPTIONS = {
     "server.address": "127.0.0.1",
     "server.fileWatcherType": "none",
+    "server.showEmailPrompt": "false",
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
     "theme.base": "light",

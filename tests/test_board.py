@@ -210,6 +210,7 @@ def test_serve_stays_on_this_machine_and_sends_nothing(tmp_path):
     assert options["--server.address"] == "127.0.0.1"
     assert options["--server.port"] == "1234"
     assert options["--browser.gatherUsageStats"] == "false"
+    assert options["--server.showEmailPrompt"] == "false"  # it would wait for an answer on a first run
     assert command[-3:] == ["--", str(tmp_path), str(tmp_path)]
     assert serve.command(tmp_path, tmp_path / "results")[-2:] == [str(tmp_path), str(tmp_path / "results")]
     assert serve.PAGE.is_file()
