@@ -246,6 +246,8 @@ def read_header(path: Path) -> tuple[Header, int]:
 
 
 def _require_file(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise RecordingError(f"{path}: is no file, so no recording; remove it")
     if not path.is_file():
         beside = sorted(p.stem for p in path.parent.glob("*.parquet") if re.fullmatch(SLUG, p.stem) and p.is_file())
         nearest = ", ".join(get_close_matches(path.stem, beside, MOST_NAMED, cutoff=0.0))

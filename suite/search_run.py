@@ -187,8 +187,9 @@ def _replayed(asked: Search) -> Iterator[tuple[Measure, int]]:
 
 @contextmanager
 def _on_gpu(asked: Search, session: Session, notice: Callable[[str], None]) -> Iterator[tuple[Measure, int]]:
+    recorded = asked.subject.device
     try:
-        device, recorded = live.pick_device(), asked.subject.device
+        device = live.pick_device()
     except NoGpuError as error:
         raise NoGpuError(f"{error}; with --replay the samples are the recorded ones") from None
     instance = recorded != device.slug

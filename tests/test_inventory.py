@@ -98,7 +98,7 @@ def test_what_is_no_file_is_a_fault_and_keeps_nobody_waiting(root):
     os.mkfifo(file_of(root, "b.parquet"))
     link, pipe, *others = inventory(root, verify=False)
     assert link.fault == "cannot be read (No such file or directory)"
-    assert pipe.fault.startswith("no such recording; ")
+    assert pipe.fault == "is no file, so no recording; remove it"
     assert [entry.fault for entry in others] == [""] * 4
 
 

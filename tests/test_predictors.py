@@ -15,7 +15,6 @@ from tilearena.errors import PredictorError
 from tilearena.figures import log_slowdown
 from tilearena.picker.able import can_run
 from tilearena.plugins import Declined, discover
-from tilearena.predictors import picker
 from tilearena.predictors.default import DefaultTemplate
 from tilearena.predictors.features import features
 from tilearena.predictors.heuristic import Heuristic
@@ -26,12 +25,6 @@ from tilearena.table import Table
 
 LEARNED = ("gbdt", "mlp", "mlp-features", "picker", "heuristic", "nearest")
 BUILT_IN = ("default", "heuristic", "gbdt", "mlp", "mlp-features", "picker", "constant", "nearest", "oracle")
-
-
-@pytest.fixture(autouse=True)
-def few_drawn(monkeypatch):
-    """Rules do not hang on how many problems the picker draws, and time does."""
-    monkeypatch.setattr(picker, "DRAWN_EACH", 5)
 
 
 def test_discover_finds_every_built_in():

@@ -126,6 +126,10 @@ def test_problems_that_lose_the_most_beyond_the_trained_sizes_write_more_than_th
     worst = [4 * m * n > l2_bytes for m, n, _ in (one["problem"] for one in found["worst"])]
     text = " ".join(PAGE.read_text().split())
     assert f"that of {sum(worst)} of the {len(worst)} problems that lose the most does not" in text
+    regrets = {point["n_problems"]: point["regret_mean"] for point in found["points"]}
+    assert "they hardly do from 800 problems on" in text
+    assert max(regrets.values()) > 4 * regrets[800]
+    assert all(0.8 < regret / regrets[800] < 1.1 for n_problems, regret in regrets.items() if n_problems > 800)
     assert f"(of all that are tested, of {1 - fits[large].mean():.0%})".replace("%", " %") in text
 
 
