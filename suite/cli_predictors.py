@@ -10,12 +10,10 @@ from rich.text import Text
 
 from tilearena.cli_options import Json, console, print_json
 from tilearena.cli_score import MEMORY_LIMIT_GIB, MemoryLimit
-from tilearena.conformance_run import LOAD, Checked, run_rules
+from tilearena.conformance_run import LOAD, RULE_TIME_LIMIT_S, Checked, run_rules
 from tilearena.errors import PredictorError, SpecError
 from tilearena.plugins import discover, load
-from tilearena.predict import TIME_LIMIT_S
 from tilearena.progress import progress_bar
-from tilearena.splits import N_FOLDS
 
 COLOURS = {"pass": "green", "fail": "red", "declined": "yellow", "not run": "dim"}
 
@@ -55,7 +53,7 @@ def conform(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An installed predictor or baseline.")],
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.1, help="Seconds that one rule may take, each in its own process.")
-    ] = TIME_LIMIT_S / N_FOLDS,
+    ] = RULE_TIME_LIMIT_S,
     memory_limit: MemoryLimit = MEMORY_LIMIT_GIB,
     as_json: Json = False,
 ) -> None:

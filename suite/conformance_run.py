@@ -12,8 +12,12 @@ from tilearena.child import run_child
 from tilearena.conformance import RULES, Rule
 from tilearena.conformance_child import Outcome, Question
 from tilearena.plugins import find
+from tilearena.predict import TIME_LIMIT_S
 from tilearena.predict_child import Limits
+from tilearena.splits import N_FOLDS
 
+#: Seconds for a rule: what a score allows for one fold.
+RULE_TIME_LIMIT_S = TIME_LIMIT_S / N_FOLDS
 #: They set the order of sets of strings, so the two processes of a rule that is checked twice differ in it.
 HASH_SEEDS = ("1", "2")
 MAX_ANSWER_BYTES = 1 << 16

@@ -17,7 +17,7 @@ from tilearena.figures import with_failures
 from tilearena.final import is_final
 from tilearena.picker import choose, terms
 from tilearena.picker.able import can_run
-from tilearena.picker.grow import evaluate, grow
+from tilearena.picker.grow import N_COMPARED, evaluate, grow
 from tilearena.picker.model import LEAF, read
 from tilearena.picker.prune import model_of
 from tilearena.picker.train import SEED, SOURCES, about, open_part
@@ -121,6 +121,18 @@ def test_tree_finds_a_planted_rule_and_nothing_else():
     flat = grow(asked, values, np.tile([0.5, 0.1, 0.3], (len(problems), 1)), np.ones(len(problems)))
     assert flat.term.tolist() == [LEAF]
     assert flat.costs.tolist() == [pytest.approx([0.5, 0.1, 0.3])]
+
+
+def test_templates_that_are_never_good_change_nothing():
+    """More of them than splits are compared by."""
+    problems, asked, costs, _ = planted()
+    values = evaluate(asked, problems, SMS)
+    alone = grow(asked, values, costs, np.ones(len(problems)))
+    crowd = grow(asked, values, np.hstack([np.full((len(costs), 40), 1.5), costs]), np.ones(len(problems)))
+    assert N_COMPARED < 40
+    for name in ("term", "threshold", "next"):
+        np.testing.assert_array_equal(getattr(crowd, name), getattr(alone, name))
+    np.testing.assert_allclose(crowd.costs[:, 40:], alone.costs)
 
 
 def test_tree_minds_what_is_lost_and_not_how_often():

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from synthetic_tables import TABLE, TEST, TRAIN, fitted, mean_regret
 
+from tilearena import conformance_run
 from tilearena.baselines.constant import Constant
 from tilearena.baselines.nearest import Nearest
 from tilearena.baselines.oracle import Oracle
-from tilearena.conformance import conformance
+from tilearena.conformance import RULES, conformance
+from tilearena.conformance_run import RULE_TIME_LIMIT_S, run_rules
 from tilearena.errors import PredictorError
 from tilearena.figures import log_slowdown
 from tilearena.picker.able import can_run
 from tilearena.plugins import Declined, discover
+from tilearena.predict import MEMORY_LIMIT_BYTES
 from tilearena.predictors.default import DefaultTemplate
 from tilearena.predictors.features import features
 from tilearena.predictors.heuristic import Heuristic
@@ -31,9 +34,14 @@ def test_discover_finds_every_built_in():
     assert set(BUILT_IN) <= set(discover())
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("name", sorted(discover()))
-def test_every_installed_predictor_conforms(name):
-    conformance(name)
+def test_every_installed_predictor_conforms_within_the_limits(name, rule, monkeypatch):
+    """Each by itself, as `tilearena predictors test` checks it unless it is told otherwise."""
+    monkeypatch.setattr(conformance_run, "RULES", [rule])
+    limits = {"time_limit_s": RULE_TIME_LIMIT_S, "memory_limit_bytes": MEMORY_LIMIT_BYTES}
+    (checked,) = run_rules(name, **limits, report=lambda *_: None)
+    assert checked.status in ("pass", "declined"), checked.reason
 
 
 @pytest.mark.parametrize("name", LEARNED)
