@@ -16,7 +16,7 @@ from tilearena.predict import TIME_LIMIT_S
 from tilearena.predict_child import Limits
 from tilearena.splits import N_FOLDS
 
-#: Seconds for a rule: what a score allows for one fold.
+#: Seconds for a rule: a fifth of what a score allows for its five folds together.
 RULE_TIME_LIMIT_S = TIME_LIMIT_S / N_FOLDS
 #: They set the order of sets of strings, so the two processes of a rule that is checked twice differ in it.
 HASH_SEEDS = ("1", "2")

@@ -55,6 +55,7 @@ def test_shortlist_is_rated_by_all_trees_and_the_rest_by_the_first(trained, tabl
 
 
 def test_neighbouring_seeds_have_no_correction_in_common(trained):
+    """Of predictors with as many corrections."""
     other = Gbdt()
     other.fit(TABLE.take(SMALL), 1)
     texts = [trees.model_to_string() for one in (trained, other) for trees in one._corrections]
@@ -62,6 +63,7 @@ def test_neighbouring_seeds_have_no_correction_in_common(trained):
 
 
 def test_fewer_corrections_can_be_asked_for(trained):
+    """Under the seed 0 they are the first ones."""
     other = Gbdt(2)
     other.fit(TABLE.take(SMALL), 0)
     texts = [[trees.model_to_string() for trees in one._corrections] for one in (trained, other)]

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilearena.conformance import synthetic_table
 from tilearena.errors import SpecError
 from tilearena.feasible import rejection
-from tilearena.figures import with_failures
+from tilearena.figures import log_slowdown, with_failures
 from tilearena.final import is_final
 from tilearena.picker import choose, terms
 from tilearena.picker.able import can_run
-from tilearena.picker.grow import N_COMPARED, evaluate, grow
+from tilearena.picker.grow import MIN_WEIGHT, N_COMPARED, SPREAD, evaluate, grow
 from tilearena.picker.model import LEAF, read
 from tilearena.picker.prune import model_of
 from tilearena.picker.train import SEED, SOURCES, about, open_part
@@ -123,16 +124,38 @@ def test_tree_finds_a_planted_rule_and_nothing_else():
     assert flat.costs.tolist() == [pytest.approx([0.5, 0.1, 0.3])]
 
 
-def test_templates_that_are_never_good_change_nothing():
-    """More of them than splits are compared by."""
-    problems, asked, costs, _ = planted()
-    values = evaluate(asked, problems, SMS)
-    alone = grow(asked, values, costs, np.ones(len(problems)))
-    crowd = grow(asked, values, np.hstack([np.full((len(costs), 40), 1.5), costs]), np.ones(len(problems)))
-    assert N_COMPARED < 40
-    for name in ("term", "threshold", "next"):
-        np.testing.assert_array_equal(getattr(crowd, name), getattr(alone, name))
-    np.testing.assert_allclose(crowd.costs[:, 40:], alone.costs)
+def test_first_split_lowers_the_most_what_the_module_says_of_the_cheapest_templates():
+    """Found here by trying all; were all templates compared it would now and then be another."""
+    problems = np.array(list(product(range(1, 9), range(8, 72, 8), (128, 256))))
+    asked = [("m", ()), ("n", ()), ("k", ())]
+    values, others = evaluate(asked, problems, SMS), []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        costs, weights = rng.random((len(problems), 40)) ** 2, rng.integers(1, 4, len(problems)).astype(float)
+        cheapest = np.argsort((costs * weights[:, None]).sum(axis=0))
+        tree = grow(asked, values, costs, weights)
+        first = tree.terms[tree.term[0]], int(tree.threshold[0])
+        assert first == best_split(asked, values, costs[:, cheapest[:N_COMPARED]], weights)
+        others.append(first != best_split(asked, values, costs, weights))
+    assert 0 < sum(others) < len(others)
+
+
+def best_split(asked, values, costs, weights):
+    """By the module's text alone."""
+
+    def impurity(rows):
+        c, w = costs[rows], weights[rows][:, None]
+        roots = np.sqrt(c)
+        spread = w * np.square(roots - (w * roots).sum(axis=0) / w.sum())
+        return (w * c).sum(axis=0).min() + SPREAD * spread.sum()
+
+    splits = {}
+    for column, term in zip(values.T, asked, strict=True):
+        for at in np.unique(column)[:-1].tolist():
+            yes = column <= at
+            assert min(weights[yes].sum(), weights[~yes].sum()) >= MIN_WEIGHT
+            splits[term, at] = impurity(yes) + impurity(~yes)
+    return min(splits, key=splits.get)
 
 
 def test_tree_minds_what_is_lost_and_not_how_often():
@@ -176,6 +199,39 @@ def test_stored_model_picks_what_the_predictor_ranks_first(trained):
     picks = [model.records[model.index(*shape)].id for shape in table.problems.tolist()]
     assert picks == [ids[i] for i in ranked]
     assert len(set(picks)) > 5
+
+
+def test_what_is_lost_is_the_root_of_the_distance_up_to_a_limit():
+    assert distil._cost(np.array([0.0, 0.25, 1.0, 4.0])).tolist() == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_tree_is_grown_on_measured_problems_and_on_what_the_teacher_says_of_drawn_ones(monkeypatch):
+    asked, grown = [], []
+
+    class Teacher:
+        def __init__(self, n_corrections):
+            asked.append(n_corrections)
+
+        def fit(self, train, seed):
+            asked.append((len(train.problems), seed))
+
+        def costs(self, problems, task, columns, shortlist):
+            asked.append((len(columns), shortlist))
+            return np.tile(0.1 + 0.04 * np.arange(len(columns)), (len(problems), 1))
+
+    monkeypatch.setattr(distil, "Gbdt", Teacher)
+    monkeypatch.setattr(distil, "grow", lambda terms, values, costs, weights: grown.append((costs, weights)))
+    table = synthetic_table(100)
+    Picker().fit(table, 7)
+    (costs, weights), n_templates = grown[0], len(table.task.templates)
+    slowdown = log_slowdown(table.time_ns)
+    n_drawn = min(distil.DRAWN_EACH * slowdown.size, distil.MOST_DRAWN)
+    assert asked[:2] == [distil.CORRECTIONS, (100, 7)]
+    assert set(asked[2:]) == {(n_templates, distil.SHORTLIST)}
+    np.testing.assert_allclose(costs[:100], np.minimum(slowdown, 1.0) ** 0.25)
+    np.testing.assert_allclose(costs[100:], np.tile(np.sqrt(0.04 * np.arange(n_templates)), (len(costs) - 100, 1)))
+    assert weights.tolist() == [distil.MEASURED_WEIGHT] * 100 + [1.0] * (len(costs) - 100)
+    assert 0.85 * n_drawn < len(costs) - 100 <= n_drawn
 
 
 def test_predictor_learns(trained):
