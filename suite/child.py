@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tilearena.predict_child import Limits
@@ -22,6 +24,19 @@ CHILD_ENVIRONMENT = {
 }
 #: What the child leaves in its folder.
 ANSWER = "answer.json"
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for one child; afterwards it is gone, however deep the plugin nested folders in it."""
+    scratch = tempfile.TemporaryDirectory(prefix="tilearena-", ignore_cleanup_errors=True)
+    try:
+        yield Path(scratch.name)
+    finally:
+        try:
+            scratch.cleanup()
+        except RecursionError:  # up to Python 3.12 it calls itself for every level
+            subprocess.run(["rm", "-rf", "--", scratch.name], stderr=subprocess.DEVNULL, check=False)
 
 
 def run_child(

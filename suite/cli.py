@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -54,8 +55,13 @@ def main() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP, and nohup ignores it
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)  # end in order, like on Ctrl-C
+    reported(app)
+
+
+def reported(run: Callable[[], None]) -> None:
+    """Call ``run``; what the user can act on ends this process with one sentence."""
     try:
-        app()
+        run()
     except TilearenaError as error:
         print(f"tilearena: {error}", file=sys.stderr)
         sys.exit(INTERRUPTED if isinstance(error, Interrupted) else 2)

@@ -1,6 +1,5 @@
 """Checks an installed predictor against the rules of the contract, each rule in a process and a folder of its own."""
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from tilearena import out_of_reach
-from tilearena.child import run_child
+from tilearena.child import run_child, scratch_folder
 from tilearena.conformance import RULES, Rule
 from tilearena.conformance_child import Outcome, Question
 from tilearena.plugins import find
@@ -69,8 +68,7 @@ def _check(name: str, rule: Rule, time_limit_s: float, limits: Limits) -> Outcom
 
 
 def _ask(name: str, rule: Rule, hash_seed: str, deadline_s: float, time_limit_s: float, limits: Limits) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="tilearena-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         (folder / "question.json").write_text(Question(name=name, rule=rule.name, limits=limits).model_dump_json())
         problem = run_child(
             "tilearena.conformance_child",

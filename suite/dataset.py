@@ -202,6 +202,7 @@ def read(path: Path) -> Recording:
     _require_file(path)
     try:
         with pq.ParquetFile(path) as file:
+            file.scan_contents()  # Arrow ends the process if a damaged footer's columns are looked at as below
             groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
             if sum(g.column(i).num_values for g in groups for i in range(g.num_columns)) > MAX_VALUES:
                 raise RecordingError(f"{path}: holds more than {MAX_VALUES} values; record fewer problems")

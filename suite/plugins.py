@@ -1,7 +1,8 @@
 """The predictor contract and the plugin host: entry points only, and ours come through the same door."""
 
 import re
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Protocol, runtime_checkable
 
 from tilearena.errors import PredictorError
@@ -79,7 +80,7 @@ def discover() -> dict[str, EntryPoint]:
     """
     found: dict[str, EntryPoint] = {}
     for group in GROUPS:
-        for point in entry_points(group=group):
+        for point in _entry_points(group):
             if not re.fullmatch(SLUG, point.name) or not point.pattern.match(point.value):
                 raise PredictorError(
                     f"the plugin {point.name!r} = {point.value!r} is no name of up to 64 letters, digits, '.', '_' and "
@@ -91,6 +92,15 @@ def discover() -> dict[str, EntryPoint]:
                 )
             found[point.name] = point
     return found
+
+
+def _entry_points(group: str) -> EntryPoints:
+    try:
+        return entry_points(group=group)
+    except (OSError, ValueError) as error:  # of whichever package it is, all the others cannot be found either
+        raise PredictorError(
+            f"an installed package has entry points that cannot be read: {error}; uninstall it"
+        ) from None
 
 
 def baselines() -> frozenset[str]:
@@ -106,7 +116,7 @@ def find(name: str) -> EntryPoint:
     """
     points = discover()
     if name not in points:
-        raise PredictorError(f"no predictor named {name!r}; installed: {', '.join(sorted(points))}")
+        raise PredictorError(f"no predictor named {name[:80]!r}; installed: {', '.join(sorted(points))}")
     return points[name]
 
 
@@ -121,17 +131,35 @@ def load(name: str) -> Predictor:
     try:
         predictor: Predictor = point.load()()
         complete = isinstance(predictor, Predictor)
+        own_name, version = (predictor.name, predictor.version) if complete else ("", "")
     except ImportError as error:
-        raise PredictorError(f"predictor {name!r} cannot be imported: {error}; install the extra it needs") from error
-    except (Exception, SystemExit) as error:
-        raise PredictorError(f"predictor {name!r} cannot be created: {error!r}") from error
+        raise PredictorError(
+            f"predictor {name!r} cannot be imported: {_said(str, error)}; install the extra it needs"
+        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin may even raise SystemExit
+        raise PredictorError(f"predictor {name!r} cannot be created: {_said(repr, error)}") from error
     if not complete:
         raise PredictorError(f"predictor {name!r} lacks name, version, fit or costs")
-    if predictor.name != name:
-        raise PredictorError(f"predictor {name!r} calls itself {predictor.name!r}; entry point and name must agree")
-    if not isinstance(predictor.version, str) or not re.fullmatch(SLUG, predictor.version):
+    if type(own_name) is not str or own_name != name:
+        raise PredictorError(f"predictor {name!r} calls itself {_shown(own_name)}; entry point and name must agree")
+    if type(version) is not str or not re.fullmatch(SLUG, version):
         raise PredictorError(
-            f"predictor {name!r} has version {predictor.version!r}; it must be a string of 1 to 64 letters, digits, "
+            f"predictor {name!r} has version {_shown(version)}; it must be a string of 1 to 64 letters, digits, "
             "'.', '_' and '-'"
         )
     return predictor
+
+
+def _said(say: Callable[[object], str], error: BaseException) -> str:
+    """What a plugin raised, even if asking for that raises."""
+    try:
+        return say(error)
+    except BaseException as another:
+        return f"{type(error).__name__}, whose message raises {type(another).__name__}"
+
+
+def _shown(value: object) -> str:
+    """A plugin's value: only of what is no class of its own the repr is harmless."""
+    return repr(value) if type(value) in (str, int, float, type(None)) else f"an object of {type(value).__name__}"

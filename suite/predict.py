@@ -7,7 +7,6 @@ too much time or memory becomes a failed ``Prediction`` with a reason; it is nev
 
 import json
 import re
-import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilearena import out_of_reach
-from tilearena.child import run_child
+from tilearena.child import run_child, scratch_folder
 from tilearena.errors import PredictorError
 from tilearena.plugins import PRIVILEGED, find
 from tilearena.predict_child import Answer, Job, Limits, checked, write_job
@@ -158,8 +157,7 @@ def _predict(
 
 def _ask(job: Job, deadline_s: float, time_limit_s: float, limits: Limits) -> tuple[str, Answer, Floats | None]:
     """Version, answer, and the costs [P, T] of an answer that is ``ok``; the folder is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tilearena-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         write_job(folder, job, limits)
         problem = run_child(
             "tilearena.predict_child",

@@ -104,7 +104,7 @@ def load(root: Path, device: str, spec: str, space: str, dtype: str, protocol: s
     """One recording.
 
     Raises:
-        RecordingError: not recorded (the message lists the devices that are), or damaged.
+        RecordingError: not recorded (the message lists the devices that are), damaged, or not where it belongs.
     """
     path = find_path(root, device, spec, space, dtype, protocol, op)
     if not path.is_file():
@@ -113,4 +113,4 @@ def load(root: Path, device: str, spec: str, space: str, dtype: str, protocol: s
             f"no recording of {op}/{spec}/{space}/{dtype}/{protocol} on {device!r} below {root}; "
             f"recorded devices: {known}"
         )
-    return dataset.read(path)
+    return read_in_place(root, path)

@@ -1,6 +1,9 @@
 """A file that is no recording, or contradicts itself, is refused in one sentence that names the file."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,8 @@ from tilearena import dataset
 from tilearena.dataset import COLUMNS
 from tilearena.errors import RecordingError
 from tilearena.root import find_path
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_missing_recording_is_refused(tmp_path):
@@ -34,6 +39,20 @@ def test_missing_recording_is_refused_with_those_of_the_nearest_names(tmp_path):
     assert first == "gemm.wide.b1.cold"
     assert len(rest) == 4
     assert set(rest) <= {"gemm.wide.b1.hot", *others}
+
+
+def test_recording_whose_footer_would_end_the_process_is_refused(tmp_path):
+    """One damaged byte of a column's statistics, which Arrow throws about in C++ where nothing catches it."""
+    data = bytearray((find_path(ROOT, "nvidia-h200", "quick", "paper9", "s8", "cold")).read_bytes())
+    assert data[8288] == 2, "the recording was made again: find a byte of the footer that ends pyarrow's process"
+    data[8288] = 104
+    path = tmp_path / "damaged.parquet"
+    path.write_bytes(data)
+    program = f"from pathlib import Path; from tilearena.dataset import read; read(Path({str(path)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RecordingError" in done.stderr
+    assert "not a readable Parquet file" in done.stderr
 
 
 def test_truncated_recording_is_refused_at_any_length(tmp_path):

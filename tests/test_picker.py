@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilearena.conformance import synthetic_table
-from tilearena.errors import SpecError
+from tilearena.errors import PredictorError, SpecError
 from tilearena.feasible import rejection
 from tilearena.figures import log_slowdown, with_failures
 from tilearena.final import is_final
@@ -21,7 +21,7 @@ from tilearena.picker.able import can_run
 from tilearena.picker.grow import MIN_WEIGHT, N_COMPARED, SPREAD, evaluate, grow
 from tilearena.picker.model import LEAF, read
 from tilearena.picker.prune import model_of
-from tilearena.picker.train import SEED, SOURCES, about, open_part
+from tilearena.picker.train import SEED, SOURCES, about, open_part, train
 from tilearena.plugin_code import code_fingerprint
 from tilearena.plugins import Declined
 from tilearena.predictors import picker as distil
@@ -341,18 +341,28 @@ def test_shipped_models_were_trained_by_this_code_on_these_recordings_and_on_not
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--space", "nope"], "no picker is trained for any dtype of nope; known are s8 of paper9, "),
-        (["--space", "h200-all", "--dtype", "b1"], "no picker is trained for b1 of h200-all; known are "),
+        (["--space", "nope"], "no picker is trained for any dtype of 'nope'; known are s8 of paper9, "),
+        (["--space", "h200-all", "--dtype", "b1"], "no picker is trained for 'b1' of 'h200-all'; known are "),
         (["--root", "."], "recorded devices: none"),
     ],
 )
 def test_training_that_cannot_be_is_one_sentence(options, sentence, tmp_path):
     program = [sys.executable, "-m", "tilearena.picker.train", *options]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode != 0
+    assert done.returncode == 2
     assert done.stderr.startswith("tilearena: ")
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_training_on_too_few_problems_is_the_users_mistake(monkeypatch, checkout):
+    def decline(self, table, seed):
+        raise Declined("picker needs more")
+
+    monkeypatch.setattr(Picker, "fit", decline)
+    shipped = choose.Shipped("nvidia-h200", "paper9", "s4", "cold")
+    with pytest.raises(PredictorError, match="lowbit-random, paper9: picker needs more; record more"):
+        train(checkout, shipped, "lowbit-random")
 
 
 def test_page_says_how_many_problems_are_drawn(checkout):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from faking import FOLDS, PLUGIN, TABLE, assert_failed, run
 from tilearena.child import run_child
 from tilearena.predict import MAX_ANSWER_BYTES, MEMORY_LIMIT_BYTES, UNKNOWN_VERSION, cross_fit
 from tilearena.predict_child import Limits
+
+ODD = """class Odd({base}):
+    def __repr__(self):
+        raise SystemExit("x")
+"""
 
 
 @pytest.mark.parametrize(
@@ -195,6 +201,20 @@ def test_one_failing_fold_fails_the_whole_prediction(install_fake):
             PLUGIN.format(body="").replace('"7"', "property(lambda self: 1 / 0)"),
             "predictor 'fake' cannot be created: ZeroDivisionError('division by zero')",
         ),
+        ("raise GeneratorExit('g')", "predictor 'fake' cannot be created: GeneratorExit('g')"),
+        (
+            "raise type('Odd', (Exception,), {'__repr__': lambda self: 1 / 0})",
+            "predictor 'fake' cannot be created: Odd, whose message raises ZeroDivisionError",
+        ),
+        (
+            ODD.format(base="object") + PLUGIN.format(body="") + "    name = Odd()",
+            "predictor 'fake' calls itself an object of Odd; entry point and name must agree",
+        ),
+        (
+            ODD.format(base="str") + PLUGIN.format(body="") + "    version = Odd()",
+            "predictor 'fake' has version an object of Odd; it must be a string of 1 to 64 letters, digits, '.', '_' "
+            "and '-'",
+        ),
     ],
 )
 def test_plugin_that_cannot_be_loaded_is_a_failed_prediction(install_fake, source, reason):
@@ -242,3 +262,16 @@ def test_version_that_the_plugin_forged_is_unknown(install_fake, body):
 def test_answer_that_the_plugin_forged_is_a_failure(install_fake, answer, why):
     install_fake(PLUGIN.format(body=f"os.mkfifo('costs.npz'); open('answer.json', 'w').{answer}; os._exit(0)"))
     assert_failed(run(), f"predictor 'fake' left an unreadable answer ({why})")
+
+
+def test_folder_of_a_plugin_is_gone_however_deep_it_nested_folders(install_fake, monkeypatch, tmp_path):
+    places = tmp_path / "places"
+    places.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(places))
+    body = """for _ in range(3000):
+            os.mkdir("d")
+            os.chdir("d")
+        return np.zeros((P, T))"""
+    install_fake(PLUGIN.format(body=body))
+    assert run().status == "ok"
+    assert list(places.iterdir()) == []

@@ -71,6 +71,15 @@ def test_load_reads_one_recording_by_its_key(checkout, tmp_path):
     assert (header.spec, header.dtype, header.protocol.name, header.bit_op) == ("quick", "b1", "hot", "and")
 
 
+def test_load_of_a_recording_that_lies_elsewhere_is_refused(checkout, tmp_path):
+    there = root.find_path(checkout, "nvidia-h200", "quick", "paper9", "s8", "cold")
+    wrong = root.find_path(tmp_path, "nvidia-h200", "lowbit-random", "h200-all", "s8", "cold")
+    wrong.parent.mkdir(parents=True)
+    wrong.write_bytes(there.read_bytes())
+    with pytest.raises(RecordingError, match=r"by its content it belongs in .*quick.gemm.paper9.s8.cold.parquet"):
+        root.load(tmp_path, "nvidia-h200", "lowbit-random", "h200-all", "s8", "cold")
+
+
 def test_load_of_what_is_not_recorded_lists_the_devices_that_are(arena):
     with pytest.raises(RecordingError) as caught:
         root.load(arena.root, "nvidia-h100", "quick", "paper9", "s8", "cold")

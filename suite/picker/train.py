@@ -3,7 +3,6 @@
 The same recordings, code and versions of libraries give the same files. Nothing locked is trained on.
 """
 
-import sys
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -11,12 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
+from tilearena.atomic import replacing
+from tilearena.cli import reported
 from tilearena.dataset import Recording
-from tilearena.errors import SpecError, TilearenaError
+from tilearena.errors import PredictorError, SpecError
 from tilearena.final import LOCKED_SPEC, is_final
 from tilearena.picker.choose import Shipped
 from tilearena.picker.model import Model
 from tilearena.plugin_code import code_fingerprint
+from tilearena.plugins import Declined
 from tilearena.plugins import load as load_predictor
 from tilearena.records import PROTOCOLS
 from tilearena.root import find_root, load
@@ -73,12 +75,16 @@ def train(root: Path, model: Shipped, spec: str) -> Model:
     """Fit the predictor ``picker`` on the recording of ``spec``.
 
     Raises:
-        RecordingError: it is not there.
+        RecordingError: it is not there, or damaged.
+        PredictorError: it has too few problems to learn from.
     """
     recording = load(root, model.device, spec, model.space, model.dtype, model.protocol)
     table = open_part(recording)
     predictor: Any = load_predictor(PICKER)
-    predictor.fit(table, SEED)
+    try:
+        predictor.fit(table, SEED)
+    except Declined as reason:
+        raise PredictorError(f"{recording.header.spec}, {recording.header.space}: {reason}; record more") from None
     trained: Model = predictor.model(about(recording, len(table.problems)))
     return trained
 
@@ -92,16 +98,15 @@ def main(
     wanted = [source for source in SOURCES if space in (None, source[1]) and dtype in (None, source[2])]
     if not wanted:
         known = ", ".join(f"{of_dtype} of {of_space}" for _, of_space, of_dtype in SOURCES)
-        raise SpecError(f"no picker is trained for {dtype or 'any dtype'} of {space or 'any space'}; known are {known}")
+        asked = [f"any {kind}" if name is None else repr(name) for kind, name in (("dtype", dtype), ("space", space))]
+        raise SpecError(f"no picker is trained for {' of '.join(asked)}; known are {known}")
     for (spec, of_space, of_dtype), protocol in product(wanted, PROTOCOLS):
         shipped = Shipped(DEVICE, of_space, of_dtype, protocol)
         text = train(find_root(root), shipped, spec).text()
-        shipped.path.write_text(text, encoding="utf-8")
+        with replacing(shipped.path) as scratch:
+            scratch.write_text(text, encoding="utf-8")
         print(f"{shipped.path.name}: {len(text)} bytes", flush=True)
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except TilearenaError as error:
-        sys.exit(f"tilearena: {error}")
+    reported(lambda: typer.run(main))
