@@ -71,7 +71,7 @@ def doctor(
     ordinal: Annotated[int, typer.Option("--gpu", min=0, help="Number of the GPU.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Say whether this machine is fit to measure, and change nothing; exit code 1 if it is not."""
+    """Say whether this machine is fit to measure, and change nothing; exit code 1 if it is not, 2 without a GPU."""
     readings = doctor_readings.read(ordinal)
     findings = diagnose(readings)
     if as_json:
