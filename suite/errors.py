@@ -10,6 +10,14 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
 
 
+def said(error: BaseException) -> str:
+    """The message of what a plugin raised, in one line, even if asking for it raises."""
+    try:
+        return " ".join(str(error).split())
+    except BaseException:  # it may be a plugin's class
+        return "its message cannot be shown"
+
+
 class TilearenaError(Exception):
     """Base of all errors that are reported to the user in one sentence, whatever the names in it hold."""
 

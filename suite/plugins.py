@@ -1,11 +1,10 @@
 """The predictor contract and the plugin host: entry points only, and ours come through the same door."""
 
 import re
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Protocol, runtime_checkable
 
-from tilearena.errors import PredictorError
+from tilearena.errors import PredictorError, said
 from tilearena.figures import measured_tables
 from tilearena.records import SLUG
 from tilearena.table import Floats, Ints, Table, Task
@@ -134,12 +133,12 @@ def load(name: str) -> Predictor:
         own_name, version = (predictor.name, predictor.version) if complete else ("", "")
     except ImportError as error:
         raise PredictorError(
-            f"predictor {name!r} cannot be imported: {_said(str, error)}; install the extra it needs"
+            f"predictor {name!r} cannot be imported: {said(error)}; install the extra it needs"
         ) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may even raise SystemExit
-        raise PredictorError(f"predictor {name!r} cannot be created: {_said(repr, error)}") from error
+        raise PredictorError(f"predictor {name!r} cannot be created: {type(error).__name__}: {said(error)}") from error
     if not complete:
         raise PredictorError(f"predictor {name!r} lacks name, version, fit or costs")
     if type(own_name) is not str or own_name != name:
@@ -150,14 +149,6 @@ def load(name: str) -> Predictor:
             "'.', '_' and '-'"
         )
     return predictor
-
-
-def _said(say: Callable[[object], str], error: BaseException) -> str:
-    """What a plugin raised, even if asking for that raises."""
-    try:
-        return say(error)
-    except BaseException as another:
-        return f"{type(error).__name__}, whose message raises {type(another).__name__}"
 
 
 def _shown(value: object) -> str:

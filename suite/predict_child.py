@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
 
-from tilearena.errors import PredictorError, TilearenaError, one_line
+from tilearena.errors import PredictorError, TilearenaError, one_line, said
 from tilearena.one_group import stay_in_group
 from tilearena.out_of_reach import deny
 from tilearena.plugins import Declined, load
@@ -177,7 +177,7 @@ def run(job: Job, limits: Limits, folder: Path) -> Answer:
         costs, batch_us = fit_and_rank(job)
         np.savez(folder / "costs.npz", costs=costs)
     except Declined as declined:
-        return Answer(status="declined", reason=f"{job.name!r} declined: {_one_line(declined)}")
+        return Answer(status="declined", reason=f"{job.name!r} declined: {said(declined)[:MESSAGE_LENGTH]}")
     except TilearenaError as error:
         return Answer(status="failed", reason=str(error))
     except MemoryError as error:
@@ -188,18 +188,11 @@ def run(job: Job, limits: Limits, folder: Path) -> Answer:
     return Answer(status="ok", predict_us=batch_us / max(len(job.problems), 1))
 
 
-def _one_line(error: BaseException) -> str:
-    try:
-        return " ".join(str(error).split())[:MESSAGE_LENGTH]
-    except Exception:  # it may be a plugin's class
-        return "its message cannot be shown"
-
-
 def describe(error: BaseException) -> str:
     """``ValueError in fit (mine.py, line 12): message``, the place being the innermost frame."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {frames[-1].name} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    message = _one_line(error)
+    message = said(error)[:MESSAGE_LENGTH]
     return f"{type(error).__name__}{place}" + (f": {message}" if message else "")
 
 
