@@ -41,5 +41,5 @@ def console() -> Console:
     """Standard output; wide enough for a table where it is no terminal. Brackets and colons of names are plain text."""
     output = Console(markup=False, emoji=False)
     if not output.file.isatty():  # it may also be closed
-        output.width = 140
+        output.width = 200
     return output

@@ -58,13 +58,17 @@ def conform(
     as_json: Json = False,
 ) -> None:
     """Test a predictor against the rules of the contract, on made-up times; exit code 1 if it breaks one."""
-    with progress_bar(f"test {name}") as report:
-        memory_limit_bytes = round(memory_limit * (1 << 30))
-        checked = list(run_rules(name, time_limit_s=time_limit, memory_limit_bytes=memory_limit_bytes, report=report))
-    if as_json:
-        print_json([_flat(name, c) for c in checked])
-    else:
-        _show(name, checked)
+    memory_limit_bytes = round(memory_limit * (1 << 30))
+    checked: list[Checked] = []
+    try:
+        with progress_bar(f"test {name}") as report:
+            for one in run_rules(name, time_limit_s=time_limit, memory_limit_bytes=memory_limit_bytes, report=report):
+                checked.append(one)
+    finally:  # also after Ctrl-C: a rule may take minutes
+        if as_json and checked:
+            print_json([_flat(name, c) for c in checked])
+        elif checked:
+            _show(name, checked)
     if any(c.status == "fail" for c in checked):
         raise typer.Exit(1)
 
@@ -89,6 +93,6 @@ def _show(name: str, checked: list[Checked]) -> None:
     output.print(table)
     count = {status: sum(c.status == status for c in checked) for status in COLOURS}
     total = ", ".join(f"{n} {status}" for status, n in count.items() if n)
-    asked = [c for c in checked if c.rule is not LOAD]
-    nothing = all(c.status == "declined" for c in asked)
+    asked = {c.status for c in checked if c.rule is not LOAD}
+    nothing = asked == {"declined"}
     output.print(total + (": it declined whatever it was asked, so nothing but loading was tested" if nothing else ""))

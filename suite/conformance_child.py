@@ -29,10 +29,10 @@ class Outcome(BaseModel):
     digest: str = ""
 
 
-def outcome_of(name: str, rule: Rule, limits: Limits) -> Outcome:
-    """Check one rule in this process, held to ``limits`` from now on; every failure becomes a sentence."""
+def outcome_of(name: str, rule: Rule, limits: Limits, folder: Path) -> Outcome:
+    """Check one rule in this process, from now on held to ``limits`` and ``folder``; a failure becomes a sentence."""
     try:
-        restrict(limits)
+        restrict(limits, folder)
         costs, note = check_rule(name, rule)
     except Declined as declined:
         return Outcome(status="declined", reason=str(declined))
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     end_with_parent()
     question = Question.model_validate_json((folder / "question.json").read_text())
     (rule,) = (rule for rule in RULES if rule.name == question.rule)
-    leave(folder, outcome_of(question.name, rule, question.limits))
+    leave(folder, outcome_of(question.name, rule, question.limits, folder))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Keep the recordings out of reach of a plugin's process, without root: Linux's Landlock, from 5.13 on.
+"""What a plugin's process may read and write, held to without root: Linux's Landlock, from 5.13 on.
 
-A Landlock ruleset denies what it handles everywhere and allows it below the paths of its rules. To deny it below some
-folders alone, there is a rule for all that lies beside them and beside the folders that lead to them. Names of files
-can still be listed, since Python's import system lists the folders that it searches.
+It reads all but the recordings and what was made of them, and writes in its own folder alone. A Landlock ruleset denies
+what it handles everywhere and allows it below the paths of its rules. To deny reading below some folders alone, there
+is a rule for all that lies beside them and beside the folders that lead to them. Names of files can still be listed,
+since Python's import system lists the folders that it searches; and modes, owners and times of files are no matter of
+Landlock's.
 
 Source: https://docs.kernel.org/userspace-api/landlock.html and ``include/uapi/linux/landlock.h``.
 """
@@ -22,16 +24,23 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION, _PATH_BENEATH = 1, 1
 #: From ``linux/prctl.h``; without root no process may restrict itself that could gain privileges later.
 _PR_SET_NO_NEW_PRIVS = 38
-#: Rights by the version of Landlock that brought them: to write, read and remove files and to make all kinds of them;
-#: to move files between folders; to truncate. To execute files (bit 0) and to list folders (bit 3) is left alone.
-_RIGHTS = {1: sum(1 << bit for bit in (1, 2, *range(4, 13))), 2: 1 << 13, 3: 1 << 14}
+#: To read files. To execute them (bit 0) and to list folders (bit 3) is left alone.
+_READ = 1 << 2
+#: Rights by the version of Landlock that brought them: to write and remove files and to make all kinds of them; to move
+#: files between folders; to truncate.
+_WRITE = {1: sum(1 << bit for bit in (1, *range(4, 13))), 2: 1 << 13, 3: 1 << 14}
 #: Those that a rule for a file rather than a folder may have.
-_OF_FILES = 1 << 1 | 1 << 2 | 1 << 14
+_OF_FILES = 1 << 1 | _READ | 1 << 14
+#: Nothing is kept there: devices that swallow what they get, and the memory that processes share (semaphores).
+_SINKS = tuple(map(Path, ("/dev/null", "/dev/zero", "/dev/full", "/dev/shm")))
 
 SUBMISSIONS = Path("leaderboard") / "submissions"
 
 #: What a result says where plugins could have read the recordings.
-NOTICE = "the recordings were within the predictors' reach, since this system has no Landlock (Linux from 5.13 on)"
+NOTICE = (
+    "the recordings were within the predictors' reach, and the user's files not safe from them, "
+    "since this system has no Landlock (Linux from 5.13 on)"
+)
 
 
 class _PathBeneath(ctypes.Structure):
@@ -59,23 +68,26 @@ def version() -> int:
     return max(_system_call(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION), 0)
 
 
-def deny(forbidden: Iterable[Path]) -> bool:
-    """Forbid this thread, and what it starts from now on, to read or change anything below ``forbidden``, for good.
+def deny(forbidden: Iterable[Path], writable: Path) -> bool:
+    """Hold this thread, and what it starts from now on, for good: to read nothing below ``forbidden``, and to write,
+    make, move and remove files below the folder ``writable`` alone.
 
-    Paths that come to be later beside those that lead there are forbidden too. False where there is no Landlock.
+    What comes to be later beside the folders that lead to ``forbidden`` cannot be read either. False where there is no
+    Landlock.
 
     Raises:
         OSError: the system refuses.
     """
     if not (supported := version()):
         return False
-    if not (paths := {path.resolve() for path in forbidden}):  # a ruleset without rules would deny everything
-        return True
-    rights = sum(bits for since, bits in _RIGHTS.items() if since <= supported)
-    ruleset = _checked(_system_call(_CREATE_RULESET, ctypes.byref(ctypes.c_uint64(rights)), ctypes.c_size_t(8), 0))
+    write = sum(bits for since, bits in _WRITE.items() if since <= supported)
+    handled = ctypes.c_uint64(_READ | write)
+    ruleset = _checked(_system_call(_CREATE_RULESET, ctypes.byref(handled), ctypes.c_size_t(8), 0))
     try:
-        for path in _beside(paths):
-            _allow(ruleset, path, rights)
+        for path in _beside({path.resolve() for path in forbidden}):
+            _allow(ruleset, path, _READ)
+        for path in (writable.resolve(), *_SINKS):
+            _allow(ruleset, path, _READ | write)
         _checked(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(_system_call(_RESTRICT_SELF, ruleset, 0))
     finally:
@@ -84,7 +96,9 @@ def deny(forbidden: Iterable[Path]) -> bool:
 
 
 def _beside(forbidden: set[Path]) -> Iterator[Path]:
-    """All entries of the folders that lead to ``forbidden`` which neither lead there nor lie there."""
+    """All entries of the folders that lead to ``forbidden`` which neither lead there nor lie there; else the root."""
+    if not forbidden:
+        yield Path("/")
     leading = {parent for path in forbidden for parent in path.parents}
     for folder in leading - forbidden:
         if forbidden & set(folder.parents):

@@ -2,7 +2,8 @@
 
 Parent and child talk through files of a private folder (JSON and npz, no pickle), so that nothing that a plugin prints
 can disturb them. The child gets the training part and the problems to rank, never the times of those problems. Before
-any code of a plugin runs, the process gives up the reach of the recordings and memory beyond its limit.
+any code of a plugin runs, the process gives up the reach of the recordings, writing outside its folder, and memory
+beyond its limit.
 """
 
 import json
@@ -109,8 +110,8 @@ def take_job(folder: Path) -> tuple[Job, Limits]:
     return job, header.limits
 
 
-def restrict(limits: Limits) -> None:
-    """Hold this process to ``limits`` for good, and all that it starts to its process group.
+def restrict(limits: Limits, folder: Path) -> None:
+    """Hold this process to ``limits`` for good, to write in ``folder``, and all that it starts to its process group.
 
     Of memory, private pages that can be written count: neither files and libraries that are mapped nor addresses that
     are merely reserved, of which JAX has several times as much.
@@ -124,7 +125,7 @@ def restrict(limits: Limits) -> None:
     most = limits.memory_bytes if hard == resource.RLIM_INFINITY else min(limits.memory_bytes, hard)
     stay_in_group()
     try:
-        deny(limits.out_of_reach)
+        deny(limits.out_of_reach, folder)
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     except OSError as error:
         raise PredictorError(f"the process of a predictor cannot be restricted ({error}); nothing was run") from None
@@ -172,7 +173,7 @@ def fit_and_rank(job: Job) -> tuple[Floats, float]:
 def run(job: Job, limits: Limits, folder: Path) -> Answer:
     """Run a job; costs go to ``costs.npz``, every failure becomes a sentence."""
     try:
-        restrict(limits)
+        restrict(limits, folder)
         (folder / "version.json").write_text(json.dumps(load(job.name).version))
         costs, batch_us = fit_and_rank(job)
         np.savez(folder / "costs.npz", costs=costs)

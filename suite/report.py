@@ -1,6 +1,8 @@
 """Scores as tables for a terminal; no figure is computed here."""
 
+import math
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -62,7 +64,7 @@ def _refusals(scores: Sequence[Score]) -> Text:
 
 
 def score_table(scores: Sequence[Score], title: str) -> RichTable:
-    """One row a score, in sections by subject; a failed predictor is a row that says so."""
+    """One row a score, in sections by subject, the least regret first; a failed predictor is a row that says so."""
     columns = (
         "predictor",
         "top2",
@@ -78,63 +80,74 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
         "failed",
     )
     table = RichTable(*columns, title=title, caption=_refusals(scores))
-    subject = Text()
-    for score in scores:
-        if _subject(score) != subject:
-            subject = _subject(score)
-            table.add_section()
-            table.add_row(subject, *[""] * 6, _best(score))
-        if score.status == "failed":
-            table.add_row(score.key.predictor, _outcome(score), *[""] * 9, str(score.n_failed))
-            continue
-        predict_us = score.figures["predict_us"].value
-        table.add_row(
-            score.key.predictor,
-            percent(score, "top2"),
-            interval(score, "top2"),
-            percent(score, "regret_mean", 2),
-            percent(score, "regret_p99", 1),
-            times(score, "speedup_geomean"),
-            times(score, "oracle_speedup_geomean"),
-            times(score, "speedup_vs_cublaslt_geomean"),
-            percent(score, "gap_closed"),
-            percent(score, "slowdown_share"),
-            "-" if predict_us is None else f"{predict_us:.1f}",
-            str(score.n_failed),
-        )
+    for subject, group in groupby(scores, _subject):
+        ordered = sorted(group, key=_regret)
+        table.add_section()
+        table.add_row(subject, *[""] * 6, _best(ordered[0]))
+        for score in ordered:
+            table.add_row(*_row(score))
     return table
+
+
+def _regret(score: Score) -> float:
+    """What rows are ordered by; those without a figure come last."""
+    value = None if score.status == "failed" else score.figures["regret_mean"].value
+    return math.inf if value is None else value
+
+
+def _row(score: Score) -> tuple[str | Text, ...]:
+    if score.status == "failed":
+        return (score.key.predictor, _outcome(score), *[""] * 9, str(score.n_failed))
+    predict_us = score.figures["predict_us"].value
+    return (
+        score.key.predictor,
+        percent(score, "top2"),
+        interval(score, "top2"),
+        percent(score, "regret_mean", 2),
+        percent(score, "regret_p99", 1),
+        times(score, "speedup_geomean"),
+        times(score, "oracle_speedup_geomean"),
+        times(score, "speedup_vs_cublaslt_geomean"),
+        percent(score, "gap_closed"),
+        percent(score, "slowdown_share"),
+        "-" if predict_us is None else f"{predict_us:.1f}",
+        str(score.n_failed),
+    )
 
 
 def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTable:
-    """One row a predictor: accuracy by the first pass, speedups by the fresh run."""
+    """One row a predictor, the least regret first: accuracy by the first pass, speedups by the fresh run."""
     columns = ("predictor", "trained", "top2", "regret", "fresh speedup", "95 %", "slower", "failed", f"over {vendor}")
     table = RichTable(*columns, title=title, caption=_refusals([result.first for result in results]))
-    subject = ""
-    for result in results:
-        key, fresh = result.first.key, result.fresh
-        if key.dtype != subject:
-            subject = key.dtype
-            emulated = ", emulated on this device" if key.support == "emulated" else ""
-            table.add_section()
-            title_ = (f"{key.spec} {key.dtype}", "bold")
-            table.add_row(Text.assemble(title_, f" ({result.first.n_problems} problems{emulated})"))
-        if result.first.status == "failed":
-            table.add_row(key.predictor, result.trained, _outcome(result.first), *[""] * 4, str(result.first.n_failed))
-            continue
-        figure = fresh.figures["speedup_geomean"]
-        over = times(fresh, "speedup_vs_cublaslt_geomean")
-        table.add_row(
-            key.predictor,
-            result.trained,
-            percent(result.first, "top2"),
-            percent(result.first, "regret_mean", 2),
-            times(fresh, "speedup_geomean"),
-            "" if figure.lo is None or figure.hi is None else f"{figure.lo:.3f}..{figure.hi:.3f}",
-            percent(fresh, "slowdown_share"),
-            str(fresh.n_failed),
-            f"{over} of {fresh.n_vendor}" if fresh.n_vendor else over,
-        )
+    for dtype, group in groupby(results, lambda result: result.first.key.dtype):
+        ordered = sorted(group, key=lambda result: _regret(result.first))
+        first = ordered[0].first
+        emulated = ", emulated on this device" if first.key.support == "emulated" else ""
+        table.add_section()
+        title_ = (f"{first.key.spec} {dtype}", "bold")
+        table.add_row(Text.assemble(title_, f" ({first.n_problems} problems{emulated})"))
+        for result in ordered:
+            table.add_row(*_live_row(result))
     return table
+
+
+def _live_row(result: LiveResult) -> tuple[str | Text, ...]:
+    first, fresh = result.first, result.fresh
+    if first.status == "failed":
+        return (first.key.predictor, result.trained, _outcome(first), *[""] * 4, str(first.n_failed))
+    figure = fresh.figures["speedup_geomean"]
+    over = times(fresh, "speedup_vs_cublaslt_geomean")
+    return (
+        first.key.predictor,
+        result.trained,
+        percent(first, "top2"),
+        percent(first, "regret_mean", 2),
+        times(fresh, "speedup_geomean"),
+        "" if figure.lo is None or figure.hi is None else f"{figure.lo:.3f}..{figure.hi:.3f}",
+        percent(fresh, "slowdown_share"),
+        str(fresh.n_failed),
+        f"{over} of {fresh.n_vendor}" if fresh.n_vendor else over,
+    )
 
 
 def failures(scores: Sequence[Score]) -> list[str]:

@@ -5,7 +5,7 @@ import json
 import pytest
 from faking import PLUGIN
 
-from tilearena import conformance_run
+from tilearena import cli_predictors, conformance_run
 from tilearena.conformance import RULES
 from tilearena.conformance_run import Checked, run_rules
 
@@ -100,6 +100,16 @@ def test_broken_rule_is_shown_and_ends_with_code_1(run, install_fake, monkeypatc
     assert RULE["costs"].name in words
     assert "predictor 'fake' answered costs of shape" in words
     assert "noise" not in words
+
+
+def test_what_was_tested_is_shown_after_ctrl_c(run, monkeypatch):
+    def interrupted(*_, **__):
+        yield Checked(RULE["load"], "pass", "", 0.5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_predictors, "run_rules", interrupted)
+    code, out, _ = run("predictors", "test", "default")
+    assert (code, out.splitlines()[-1]) == (130, "1 pass")
 
 
 def test_declining_everything_is_said(run, install_fake, monkeypatch):

@@ -1,6 +1,7 @@
-"""What lies below some folders cannot be read by a process that gave up its reach; all else can."""
+"""A process that gave up its reach reads nothing below some folders, and writes below its own alone."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,8 @@ landlock = pytest.mark.skipif(not version(), reason="this system has no Landlock
 
 @pytest.fixture
 def tree(tmp_path):
-    """Two forbidden folders, and files beside them and beside what leads to them."""
-    for name in ("a/secret/deep/f", "a/open/f", "a/f", "b/secret/f", "b/f", "c/f"):
+    """Two forbidden folders, files beside them and beside what leads to them, and the folder ``own``."""
+    for name in ("a/secret/deep/f", "a/open/f", "a/f", "b/secret/f", "b/f", "c/f", "own/f"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "c" / "link").symlink_to(tmp_path / "a" / "secret" / "deep" / "f")
@@ -32,13 +33,13 @@ def tree(tmp_path):
 
 
 def outcomes(tree, *statements):
-    """What each statement prints in a process that may not reach below the two folders: ``yes`` or an error's name."""
+    """What each statement gives in a process that is held to these folders: ``yes`` or an error's name."""
     lines = [
-        "import os, pathlib, shutil, subprocess",
+        "import multiprocessing, os, pathlib, shutil, subprocess",
         "from concurrent.futures import ThreadPoolExecutor",
         "from tilearena.out_of_reach import deny",
         f"os.chdir({str(tree)!r})",
-        "print(deny([pathlib.Path('a/secret'), pathlib.Path('b/secret')]))",
+        "print(deny([pathlib.Path('a/secret'), pathlib.Path('b/secret')], pathlib.Path('own')))",
     ]
     for statement in statements:
         lines += ["try:", f"    {statement}", "    print('yes')", "except Exception as e: print(type(e).__name__)"]
@@ -56,28 +57,66 @@ def test_forbidden_file_cannot_be_read_by_whatever_path(tree, path):
 
 
 @landlock
-def test_what_lies_beside_can_be_read_and_written(tree):
-    readable = [f"open({path!r}).read()" for path in ("a/open/f", "a/f", "b/f", "c/f", "/proc/self/status")]
-    writable = ["open('a/open/new', 'w').write('x')", "open('c/f', 'w').write('x')", "open(os.devnull, 'w').write('x')"]
-    assert outcomes(tree, *readable, *writable, "import colorsys", "os.listdir('a/secret')") == ["yes"] * 10
+def test_what_lies_beside_can_be_read(tree):
+    readable = [f"open({path!r}).read()" for path in ("a/open/f", "a/f", "b/f", "c/f", "own/f", "/proc/self/status")]
+    assert outcomes(tree, *readable, "import colorsys", "os.listdir('a/secret')") == ["yes"] * 8
 
 
 @landlock
-def test_forbidden_folder_can_be_neither_changed_nor_moved_to_where_it_could_be_read(tree):
+def test_its_own_folder_can_be_written_and_what_swallows_all(tree):
     tries = (
-        "open('a/secret/deep/f', 'w')",
-        "open('a/secret/new', 'w')",
-        "os.unlink('a/secret/deep/f')",
-        "os.truncate('a/secret/deep/f', 0)",
-        "os.rename('a/secret/deep/f', 'c/moved')",
-        "os.rename('a/secret', 'c/moved')",
-        "os.rename('a', 'moved')",
-        "os.link('a/secret/deep/f', 'c/linked')",
-        "shutil.copy('a/secret/deep/f', 'c/copied')",
+        "open('own/new', 'w').write('x')",
+        "os.makedirs('own/deep/er')",
+        "os.rename('own/new', 'own/deep/er/new')",
+        "os.truncate('own/f', 0)",
+        "shutil.rmtree('own/deep')",
+        "open(os.devnull, 'w').write('x')",
+        "multiprocessing.Lock()",
     )
-    assert not set(outcomes(tree, *tries)) - {"PermissionError", "OSError"}
-    assert (tree / "a" / "secret" / "deep" / "f").read_text() == "a/secret/deep/f"
-    assert sorted(os.listdir(tree / "c")) == ["f", "link"]
+    assert outcomes(tree, *tries) == ["yes"] * len(tries)
+    assert (os.listdir(tree / "own"), (tree / "own" / "f").read_text()) == (["f"], "")
+
+
+@landlock
+def test_nothing_else_can_be_changed(tree):
+    """Neither what it may read nor what it may not."""
+    tries = [
+        statement
+        for folder in ("a/open", "a/secret/deep", "c", ".")
+        for statement in (
+            f"open('{folder}/f', 'a')",
+            f"open('{folder}/new', 'w')",
+            f"os.mkdir('{folder}/new')",
+            f"os.symlink('f', '{folder}/new')",
+            f"os.mkfifo('{folder}/new')",
+            f"os.unlink('{folder}/f')",
+            f"os.truncate('{folder}/f', 0)",
+            f"os.rename('{folder}/f', 'own/moved')",
+            f"os.link('{folder}/f', 'own/linked')",
+            f"os.rename('own/f', '{folder}/f')",
+        )
+    ]
+    (tree / "f").write_text("f")
+    before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+    assert not set(outcomes(tree, *tries, "os.rename('a', 'own/moved')", "os.rmdir('a/open')")) - {
+        "PermissionError",
+        "OSError",
+    }
+    outcomes(tree, "shutil.rmtree('a', ignore_errors=True)", "shutil.copy('a/secret/deep/f', 'own/copied')")
+    assert {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()} == before
+
+
+@landlock
+def test_with_nothing_forbidden_all_can_be_read_and_only_its_own_folder_written(tree):
+    lines = (
+        "import os, pathlib; from tilearena.out_of_reach import deny",
+        f"os.chdir({str(tree)!r}); assert deny([], pathlib.Path('own'))",
+        "open('a/secret/deep/f').read(); open('own/new', 'w')",
+        "open('c/f', 'w')",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert re.fullmatch(r"PermissionError: .* 'c/f'", done.stderr.splitlines()[-1])
+    assert (tree / "own" / "new").exists()
 
 
 @landlock
@@ -141,6 +180,29 @@ def test_plugin_that_asks_the_picker_is_denied(install_fake):
             return np.zeros((P, T))"""
     install_fake(PLUGIN.format(body=body))
     assert cross_fit("fake", FOLDS, TABLE).reason == ""
+
+
+@landlock
+def test_plugin_writes_in_its_folder_alone(install_fake, tmp_path):
+    """One that removed all that it could reach once emptied ``/etc``."""
+    for name in ("kept", "home"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("x")
+    body = f"""
+        import pathlib, shutil, tempfile
+        for folder in {[str(tmp_path / "kept"), str(tmp_path / "home")]}:
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                open(folder + "/file", "a")
+                raise AssertionError("it was opened for writing")
+            except PermissionError:
+                pass
+        with tempfile.NamedTemporaryFile("w") as file, open("beside", "w") as beside:
+            assert pathlib.Path(file.name).parent == pathlib.Path.cwd()
+        return np.zeros((P, T))"""
+    install_fake(PLUGIN.format(body=body))
+    assert cross_fit("fake", FOLDS, TABLE).reason == ""
+    assert [(tmp_path / name / "file").read_text() for name in ("kept", "home")] == ["x", "x"]
 
 
 @landlock

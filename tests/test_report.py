@@ -1,12 +1,14 @@
 """What the printed tables show of a score."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
+from tilearena.bench_live import LiveResult
 from tilearena.evaluate import Subject, evaluate
-from tilearena.report import score_table
+from tilearena.report import live_table, score_table
 
 
 @pytest.fixture
@@ -48,6 +50,31 @@ def test_score_table_without_a_vendor_has_dashes(printed):
     _, lines = printed("s8")
     at = cells(lines, "predictor").index("vs cuBLASLt")
     assert [cells(lines, name)[at] for name in ("lowbit-random", "oracle", "constant")] == ["", "-", "-"]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_rows_come_by_regret_within_their_section_and_refusals_last(printed, live):
+    (_, constant), _ = printed("s8")
+
+    def one(name, regret, dtype="s8", **changes):
+        key = constant.key.model_copy(update={"predictor": name, "dtype": dtype})
+        mean = constant.figures["regret_mean"].model_copy(update={"value": regret})
+        return constant.model_copy(update={"key": key, "figures": constant.figures | {"regret_mean": mean}, **changes})
+
+    scores = [
+        one("refuses", None, status="failed", reason="'refuses' declined: no"),
+        one("third", 0.3),
+        one("first", 0.0),
+        one("second", 0.02),
+        one("other", 0.5, "s4"),
+        one("better", 0.4, "s4"),
+    ]
+    results = [LiveResult("cross-validated", None, None, score, score, None, False) for score in scores]
+    output = io.StringIO()
+    table = live_table(results, "cuBLASLt", "title") if live else score_table(scores, "title")
+    Console(file=output, width=140).print(table)
+    names = re.findall(r"^│ (\w+) +│", output.getvalue(), flags=re.MULTILINE)
+    assert names == ["first", "second", "third", "refuses", "better", "other"]
 
 
 def test_predictor_that_declined_is_shown_with_its_reason_and_not_as_failed(printed):
