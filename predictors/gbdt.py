@@ -29,8 +29,9 @@ from tilearena.table import Floats, Ints, Table, Task
 #: A slowdown (log) of this much weighs half of what the best template does.
 WEIGHT = 0.02
 TREES, CORRECTING_TREES, CORRECTIONS = 400, 150, 5
-#: The share of the trees that say, where there is a shortlist, which templates get on it. Of 1,852 problems drawn on
-#: h200-all (s8, hot) it holds, with 8 of 60 templates, the one that all trees put first for 99.2 %.
+#: The share of the trees that say, where there is a shortlist, which templates get on it (of 10 trees at least). Of
+#: 1,852 problems drawn on h200-all (s8, hot), none larger than what was trained on, it holds with 8 of 60 templates the
+#: one that all trees put first for 99.2 %; of larger ones, by corrections, for fewer (docs/pick.md).
 FIRST_SHARE = 0.1
 PARAMETERS: dict[str, Any] = {
     "objective": "l2",
@@ -80,7 +81,8 @@ class Gbdt:
         """Float64 [P, T]: predicted square root of log(t / fastest); what cannot run is last.
 
         [P, C] with ``columns`` [C]: of these templates of the task alone. With a ``shortlist`` only so many of the
-        best are rated by all trees, which takes a quarter of the time.
+        best are rated by all trees; for 8 of 60 that takes a quarter of the time. The others keep what the first trees
+        say, by which they look nearer to the best than they are, and now and then one of them comes first.
         """
         shown = np.arange(len(task.templates)) if columns is None else columns
         templates = [task.templates[i] for i in shown]
@@ -125,7 +127,8 @@ def _rated(
 ) -> Floats:
     """``base`` [P, T] plus the mean of what sets of trees answer for features [P, T, F]: float64 [P, T].
 
-    With a ``shortlist``, the later trees are asked only about so many of those that come first by the earlier ones.
+    With a ``shortlist``, the later trees are asked only about so many of those that come first by the earlier ones: the
+    answers for the others are of these alone.
     """
     some = shortlist is not None and shortlist < x.shape[1]
     first = int(FIRST_SHARE * sets[0].current_iteration()) if some else None

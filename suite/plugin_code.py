@@ -26,8 +26,9 @@ def code_fingerprint(name: str) -> str | None:
     """16 hex digits of SHA-256 over the code of the predictor ``name``; None where there is no source to read.
 
     That is its module and what this imports, directly or not, of its own top-level package and of ``OURS``. Nothing
-    of the plugin's is run. What is not in it: other libraries and their versions, the rest of tilearena, files that are
-    no Python, and what is imported by a name that is computed.
+    of the plugin's is run. What is not in it: comments, docstrings and layout, so that these can be mended without
+    fitting anew; other libraries and their versions, the rest of tilearena, files that are no Python, and what is
+    imported by a name that is computed.
 
     Raises:
         PredictorError: not installed.
@@ -41,14 +42,40 @@ def code_fingerprint(name: str) -> str | None:
         module = waiting.pop()
         path = None if module in sources else _source(module, folders)
         if path is not None:
-            sources[module] = path.read_bytes()
-            waiting += _imported(sources[module], module if path.name == "__init__.py" else module.rpartition(".")[0])
+            sources[module], tree = _read(path.read_bytes())
+            waiting += _imported(tree, module if path.name == "__init__.py" else module.rpartition(".")[0])
     if first not in sources:
         return None
     digest = hashlib.sha256()
     for module, content in sorted(sources.items()):
         digest.update(f"{module} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
+
+
+def _read(content: bytes) -> tuple[bytes, ast.Module]:
+    """What counts of a source, and its syntax tree; all of it, and none, where it does not parse."""
+    try:
+        tree = ast.parse(content)
+        return _written(tree).encode(), tree
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
+        return content, ast.Module([], [])
+
+
+def _written(node: object, above: object = None) -> str:
+    """A part of a syntax tree, the same by every version of Python: `ast.dump` shows what is empty, or not."""
+    if isinstance(node, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return f"{type(node).__name__}({', '.join(f'{name}={_written(value, node)}' for name, value in fields)})"
+    if isinstance(node, list):
+        return f"[{', '.join(_written(part) for part in node if not _does_nothing(part, above))}]"
+    return ascii(node)
+
+
+def _does_nothing(part: object, above: object) -> bool:
+    """A statement that is a string, as a docstring is, or an empty piece of an f-string, as Python 3.12 has some."""
+    if isinstance(part, ast.Expr):
+        return isinstance(part.value, ast.Constant) and isinstance(part.value.value, str)
+    return isinstance(above, ast.JoinedStr) and isinstance(part, ast.Constant) and part.value == ""
 
 
 def _folders(packages: Iterable[str]) -> Folders:
@@ -82,15 +109,11 @@ def _source(module: str, folders: Folders) -> Path | None:
     return None
 
 
-def _imported(content: bytes, package: str) -> Iterator[str]:
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
     """Names that a module of ``package`` imports anywhere, and the package; some may not be of modules."""
     if package:
         yield package  # importing a module runs its package first
-    try:
-        nodes = list(ast.walk(ast.parse(content)))
-    except (SyntaxError, ValueError):
-        return
-    for node in nodes:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (package or not node.level):

@@ -37,7 +37,7 @@ def test_code_fingerprint_of_a_module_is_of_its_file_alone(install):
     before = code_fingerprint("theirs")
     (folder / "stranger.py").write_text(POISON)
     assert code_fingerprint("theirs") == before
-    (folder / "theirs_alone.py").write_text(POISON + "# changed\n")
+    (folder / "theirs_alone.py").write_text(POISON + "changed = 1\n")
     assert code_fingerprint("theirs") not in (before, None)
 
 
@@ -67,7 +67,7 @@ def test_code_fingerprint_is_of_what_is_imported_of_its_package_and_of_nothing_e
     (package / "notes.txt").write_text("no code")
     assert code_fingerprint("theirs") == before
     for changed in (plugin, package / "features.py", package / "deeper" / "__init__.py"):
-        changed.write_text(changed.read_text() + "# changed\n")
+        changed.write_text(changed.read_text() + "changed = 1\n")
         seen.add(code_fingerprint("theirs"))
     (package / "features.py").unlink()
     seen.add(code_fingerprint("theirs"))
@@ -81,7 +81,7 @@ def test_code_fingerprint_knows_the_package_and_what_is_built_on_of_ours(install
     (package / "__init__.py").write_text("")
     (package / "plugin.py").write_text("import json, tilearena.records\n")
     seen = {code_fingerprint("theirs")}
-    (package / "__init__.py").write_text("# it runs first\n")
+    (package / "__init__.py").write_text("runs = 'first'\n")
     seen.add(code_fingerprint("theirs"))
     (package / "plugin.py").write_text("from tilearena.predictors.gbdt import Gbdt\n")
     seen.add(code_fingerprint("theirs"))
@@ -103,11 +103,59 @@ def test_code_fingerprint_is_of_the_whole_top_level_package_and_runs_nothing_of_
     seen = {code_fingerprint("theirs")}
     for changed in ("lib.py", "more.py", "__init__.py", "sub/__init__.py", "sub/plugin.py"):
         path = package / changed
-        path.write_text(path.read_text() + "# changed\n")
+        path.write_text(path.read_text() + "changed = 1\n")
         seen.add(code_fingerprint("theirs"))
     assert len(seen) == 6
     assert not [name for name in sys.modules if name.startswith("theirs_pack")]
     assert code_fingerprint("gbdt") is not None  # nor is it run for another's sake
+
+
+PLAIN = """
+class Plugin:
+    name = "theirs"
+
+    def costs(self, problems, task):
+        return {"a": 1, "b": [*problems, f"{task!r:>{3}}"]}
+"""
+COMMENTED = '''"""What it does."""
+# why
+
+
+class Plugin:
+    """It ranks."""
+    name = "theirs"  # a name
+    "What the name is for."
+    def costs(
+        self, problems, task
+    ):
+        """Costs.
+
+        # no comment
+        """
+        return {"a": 1,
+                'b': [*problems, f"{task!r:>{3}}"]}
+'''
+
+
+def test_code_fingerprint_knows_no_comments_docstrings_and_layout_but_all_that_is_run(install):
+    file = install("theirs_alone") / "theirs_alone.py"
+
+    def fingerprint(text):
+        file.write_text(text)
+        return code_fingerprint("theirs")
+
+    plain = fingerprint(PLAIN)
+    assert fingerprint(COMMENTED) == plain
+    changes = ('"theirs"', '"thei rs"'), ("1", "2"), ("1", "1.0"), ("1", "True"), ("*problems", "problems"), (">", "<")
+    seen = {fingerprint(PLAIN.replace(old, new)) for old, new in changes}
+    seen |= {fingerprint(PLAIN + "None"), fingerprint(PLAIN + "pass"), fingerprint(PLAIN + "'#'.upper()")}
+    assert len(seen | {plain}) == len(changes) + 4
+
+
+def test_code_fingerprint_is_the_same_by_every_version_of_python(install):
+    """Computed by Python 3.11, 3.12 and 3.13, whose `ast.dump` differ on it."""
+    (install("theirs_alone") / "theirs_alone.py").write_text(PLAIN)
+    assert code_fingerprint("theirs") == "43e1e32ffb19bb5d"
 
 
 @pytest.mark.parametrize("text", ["def f(:", "\0", "from ..... import x\n", "from . import\n"])
