@@ -64,7 +64,7 @@ def _refusals(scores: Sequence[Score]) -> Text:
 
 
 def score_table(scores: Sequence[Score], title: str) -> RichTable:
-    """One row a score, in sections by subject, the least regret first; a failed predictor is a row that says so."""
+    """One row a score, in sections by subject, best first as on the board; a failed predictor is a row that says so."""
     columns = (
         "predictor",
         "top2",
@@ -81,7 +81,7 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
     )
     table = RichTable(*columns, title=title, caption=_refusals(scores))
     for subject, group in groupby(scores, _subject):
-        ordered = sorted(group, key=_regret)
+        ordered = sorted(group, key=_place)
         table.add_section()
         table.add_row(subject, *[""] * 6, _best(ordered[0]))
         for score in ordered:
@@ -89,10 +89,11 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
     return table
 
 
-def _regret(score: Score) -> float:
-    """What rows are ordered by; those without a figure come last."""
-    value = None if score.status == "failed" else score.figures["regret_mean"].value
-    return math.inf if value is None else value
+def _place(score: Score) -> tuple[float, float]:
+    """By top2, then by mean regret, as the board orders; those without figures come last."""
+    top2, regret = (score.figures[name].value for name in ("top2", "regret_mean"))
+    known = score.status != "failed" and top2 is not None and regret is not None
+    return (-top2, regret) if known else (math.inf, math.inf)
 
 
 def _row(score: Score) -> tuple[str | Text, ...]:
@@ -116,11 +117,11 @@ def _row(score: Score) -> tuple[str | Text, ...]:
 
 
 def live_table(results: Sequence[LiveResult], vendor: str, title: str) -> RichTable:
-    """One row a predictor, the least regret first: accuracy by the first pass, speedups by the fresh run."""
+    """One row a predictor, best first: accuracy by the first pass, speedups by the fresh run."""
     columns = ("predictor", "trained", "top2", "regret", "fresh speedup", "95 %", "slower", "failed", f"over {vendor}")
     table = RichTable(*columns, title=title, caption=_refusals([result.first for result in results]))
     for dtype, group in groupby(results, lambda result: result.first.key.dtype):
-        ordered = sorted(group, key=lambda result: _regret(result.first))
+        ordered = sorted(group, key=lambda result: _place(result.first))
         first = ordered[0].first
         emulated = ", emulated on this device" if first.key.support == "emulated" else ""
         table.add_section()

@@ -129,13 +129,11 @@ def require_file(path: Path) -> None:
         SubmissionError: there is none, or its folder cannot be searched.
     """
     try:
-        found = path.is_file()
+        found, what = path.is_file(), "a folder" if path.is_dir() else "no such file"
     except OSError as error:
         raise SubmissionError(f"{path}: cannot be read ({error.strerror})") from None
     if not found:
-        raise SubmissionError(
-            f"{path}: no such file; a submission is a .json with a .parquet of the same name beside it"
-        )
+        raise SubmissionError(f"{path}: {what}; a submission is a .json with a .parquet of the same name beside it")
 
 
 def write(root: Path, scored: Sequence[Scored], *, submitter: str, created_at: AwareDatetime) -> Path:

@@ -53,28 +53,30 @@ def test_score_table_without_a_vendor_has_dashes(printed):
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_rows_come_by_regret_within_their_section_and_refusals_last(printed, live):
+def test_rows_come_by_top2_then_regret_within_their_section_and_refusals_last(printed, live):
     (_, constant), _ = printed("s8")
 
-    def one(name, regret, dtype="s8", **changes):
+    def one(name, top2, regret, dtype="s8", **changes):
         key = constant.key.model_copy(update={"predictor": name, "dtype": dtype})
-        mean = constant.figures["regret_mean"].model_copy(update={"value": regret})
-        return constant.model_copy(update={"key": key, "figures": constant.figures | {"regret_mean": mean}, **changes})
+        values = {"top2": top2, "regret_mean": regret}
+        figures = {name: constant.figures[name].model_copy(update={"value": value}) for name, value in values.items()}
+        return constant.model_copy(update={"key": key, "figures": constant.figures | figures, **changes})
 
     scores = [
-        one("refuses", None, status="failed", reason="'refuses' declined: no"),
-        one("third", 0.3),
-        one("first", 0.0),
-        one("second", 0.02),
-        one("other", 0.5, "s4"),
-        one("better", 0.4, "s4"),
+        one("refuses", None, None, status="failed", reason="'refuses' declined: no"),
+        one("third", 0.8, 0.01),
+        one("first", 0.95, 0.1),
+        one("second", 0.9, 0.02),
+        one("tied", 0.9, 0.03),
+        one("other", 0.5, 0.0, "s4"),
+        one("better", 0.6, 0.0, "s4"),
     ]
     results = [LiveResult("cross-validated", None, None, score, score, None, False) for score in scores]
     output = io.StringIO()
     table = live_table(results, "cuBLASLt", "title") if live else score_table(scores, "title")
     Console(file=output, width=140).print(table)
     names = re.findall(r"^│ (\w+) +│", output.getvalue(), flags=re.MULTILINE)
-    assert names == ["first", "second", "third", "refuses", "better", "other"]
+    assert names == ["first", "second", "tied", "third", "refuses", "better", "other"]
 
 
 def test_predictor_that_declined_is_shown_with_its_reason_and_not_as_failed(printed):
