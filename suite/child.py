@@ -29,7 +29,9 @@ ANSWER = "answer.json"
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for one child; afterwards it is gone, however deep the plugin nested folders in it."""
-    scratch = tempfile.TemporaryDirectory(prefix="tilearena-", ignore_cleanup_errors=True)
+    # absolute, since it becomes the child's current folder
+    place = os.path.abspath(tempfile.gettempdir())
+    scratch = tempfile.TemporaryDirectory(prefix="tilearena-", dir=place, ignore_cleanup_errors=True)
     try:
         yield Path(scratch.name)
     finally:
@@ -55,6 +57,8 @@ def run_child(
     """
     # with a root that holds nothing, `tilearena.root` does not look for the checkout
     places = {"TMPDIR": str(folder), "TILEARENA_ROOT": str(folder)}
+    if path := os.environ.get("PYTHONPATH"):  # the child's current folder is another one
+        places["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     with subprocess.Popen(
         [sys.executable, "-P", "-m", module, str(folder)],
         cwd=folder,

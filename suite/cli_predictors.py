@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tilearena.cli_options import Json, console, print_json
 from tilearena.cli_score import MEMORY_LIMIT_GIB, MemoryLimit
+from tilearena.conformance import RULES
 from tilearena.conformance_run import LOAD, RULE_TIME_LIMIT_S, Checked, run_rules
 from tilearena.errors import PredictorError, SpecError
 from tilearena.plugins import discover, load
@@ -64,13 +65,20 @@ def conform(
         with progress_bar(f"test {name}") as report:
             for one in run_rules(name, time_limit_s=time_limit, memory_limit_bytes=memory_limit_bytes, report=report):
                 checked.append(one)
-    finally:  # also after Ctrl-C: a rule may take minutes
-        if as_json and checked:
-            print_json([_flat(name, c) for c in checked])
-        elif checked:
-            _show(name, checked)
+    except KeyboardInterrupt:  # a rule may take minutes
+        rest = [Checked(rule, "not run", "interrupted", 0.0) for rule in RULES[len(checked) :]]
+        _print(name, [*checked, *rest], as_json)
+        raise
+    _print(name, checked, as_json)
     if any(c.status == "fail" for c in checked):
         raise typer.Exit(1)
+
+
+def _print(name: str, checked: list[Checked], as_json: bool) -> None:
+    if as_json:
+        print_json([_flat(name, c) for c in checked])
+    else:
+        _show(name, checked)
 
 
 def _flat(name: str, checked: Checked) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 It reads all but the recordings and what was made of them, and writes in its own folder alone. A Landlock ruleset denies
 what it handles everywhere and allows it below the paths of its rules. To deny reading below some folders alone, there
 is a rule for all that lies beside them and beside the folders that lead to them. Names of files can still be listed,
-since Python's import system lists the folders that it searches; and modes, owners and times of files are no matter of
-Landlock's.
+since Python's import system lists the folders that it searches. Modes, owners, times, attributes and flags of files are
+no matter of Landlock's, and before Linux 6.2 neither is it to empty a file (`truncate`).
 
 Source: https://docs.kernel.org/userspace-api/landlock.html and ``include/uapi/linux/landlock.h``.
 """
@@ -29,10 +29,12 @@ _READ = 1 << 2
 #: Rights by the version of Landlock that brought them: to write and remove files and to make all kinds of them; to move
 #: files between folders; to truncate.
 _WRITE = {1: sum(1 << bit for bit in (1, *range(4, 13))), 2: 1 << 13, 3: 1 << 14}
+#: To make device files, by which root could reach a disk: nowhere.
+_DEVICES = 1 << 6 | 1 << 11
 #: Those that a rule for a file rather than a folder may have.
 _OF_FILES = 1 << 1 | _READ | 1 << 14
-#: Nothing is kept there: devices that swallow what they get, and the memory that processes share (semaphores).
-_SINKS = tuple(map(Path, ("/dev/null", "/dev/zero", "/dev/full", "/dev/shm")))
+#: They keep nothing of what is written to them.
+_SINKS = tuple(map(Path, ("/dev/null", "/dev/zero", "/dev/full")))
 
 SUBMISSIONS = Path("leaderboard") / "submissions"
 
@@ -87,7 +89,7 @@ def deny(forbidden: Iterable[Path], writable: Path) -> bool:
         for path in _beside({path.resolve() for path in forbidden}):
             _allow(ruleset, path, _READ)
         for path in (writable.resolve(), *_SINKS):
-            _allow(ruleset, path, _READ | write)
+            _allow(ruleset, path, (_READ | write) & ~_DEVICES)
         _checked(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(_system_call(_RESTRICT_SELF, ruleset, 0))
     finally:

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
@@ -26,9 +27,9 @@ def code_fingerprint(name: str) -> str | None:
     """16 hex digits of SHA-256 over the code of the predictor ``name``; None where there is no source to read.
 
     That is its module and what this imports, directly or not, of its own top-level package and of ``OURS``. Nothing
-    of the plugin's is run. What is not in it: comments, docstrings and layout, so that these can be mended without
-    fitting anew; other libraries and their versions, the rest of tilearena, files that are no Python, and what is
-    imported by a name that is computed.
+    of the plugin's is run. What is not in it: comments, docstrings (even if code reads them) and layout, so that these
+    can be mended without fitting anew; other libraries and their versions, the rest of tilearena, files that are no
+    Python, and what is imported by a name that is computed.
 
     Raises:
         PredictorError: not installed.
@@ -53,22 +54,35 @@ def code_fingerprint(name: str) -> str | None:
 
 
 def _read(content: bytes) -> tuple[bytes, ast.Module]:
-    """What counts of a source, and its syntax tree; all of it, and none, where it does not parse."""
+    """What counts of a source, and its syntax tree; all of it, and an empty one, where Python cannot parse it."""
     try:
-        tree = ast.parse(content)
-        return _written(tree).encode(), tree
+        with warnings.catch_warnings(action="ignore"):  # of its author's, not of the user's
+            tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
         return content, ast.Module([], [])
+    return "\n".join(_written(tree)).encode(), tree
 
 
-def _written(node: object, above: object = None) -> str:
-    """A part of a syntax tree, the same by every version of Python: `ast.dump` shows what is empty, or not."""
-    if isinstance(node, ast.AST):
-        fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-        return f"{type(node).__name__}({', '.join(f'{name}={_written(value, node)}' for name, value in fields)})"
-    if isinstance(node, list):
-        return f"[{', '.join(_written(part) for part in node if not _does_nothing(part, above))}]"
-    return ascii(node)
+def _written(tree: ast.Module) -> Iterator[str]:
+    """A syntax tree from the root on, however deep, the same by Python 3.11 to 3.13 but for rare f-strings.
+
+    `ast.dump` shows what is empty by some versions alone, and calls itself for every level.
+    """
+    waiting: list[tuple[object, object]] = [(tree, None)]
+    while waiting:
+        node, above = waiting.pop()
+        parts: list[object] = []
+        if isinstance(node, ast.AST):
+            fields = {name: value for name, value in ast.iter_fields(node) if value is not None and value != []}
+            fields.pop("kind", None)  # u"" rather than "", of which Python 3.11 knows less
+            above, parts = node, [*fields.values()]
+            yield f"{type(node).__name__} {' '.join(fields)}"
+        elif isinstance(node, list):
+            parts = [part for part in node if not _does_nothing(part, above)]
+            yield str(len(parts))
+        else:  # a number of many digits has no decimal text
+            yield hex(node) if type(node) is int else ascii(node)
+        waiting += [(part, above) for part in reversed(parts)]
 
 
 def _does_nothing(part: object, above: object) -> bool:

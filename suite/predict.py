@@ -1,6 +1,6 @@
 """Problems + templates -> picks: each fold in a process and a folder of its own, so that no plugin can harm the rest.
 
-What one fold trains on, another tests, so nothing is carried over: no plugin can remember a time that it is judged by,
+What one fold trains on, another tests, so nothing is carried over: no plugin remembers a time that it is judged by,
 nor read one in the recordings (`tilearena.out_of_reach`). A predictor that raises, answers nonsense, crashes, or takes
 too much time or memory becomes a failed ``Prediction`` with a reason; it is never dropped.
 """

@@ -32,6 +32,8 @@ TIMED_CALLS, TIMED_S = 5, 2.0
 MESSAGE_LENGTH = 200
 #: Longest reason of a failure.
 REASON_LENGTH = 500
+#: What is said of an error that the limits may have caused.
+RESTRICTED = "a predictor reads no recording and writes in its own folder alone: docs/fair-play.md"
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ def take_job(folder: Path) -> tuple[Job, Limits]:
 def restrict(limits: Limits, folder: Path) -> None:
     """Hold this process to ``limits`` for good, to write in ``folder``, and all that it starts to its process group.
 
+    From now on it ends with its parent; that is watched by a thread, which must be started after these restrictions.
+
     Of memory, private pages that can be written count: neither files and libraries that are mapped nor addresses that
     are merely reserved, of which JAX has several times as much.
 
@@ -129,6 +133,7 @@ def restrict(limits: Limits, folder: Path) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     except OSError as error:
         raise PredictorError(f"the process of a predictor cannot be restricted ({error}); nothing was run") from None
+    _end_with_parent()
 
 
 def checked(name: str, answer: object, shape: tuple[int, int]) -> Floats:
@@ -190,14 +195,15 @@ def run(job: Job, limits: Limits, folder: Path) -> Answer:
 
 
 def describe(error: BaseException) -> str:
-    """``ValueError in fit (mine.py, line 12): message``, the place being the innermost frame."""
+    """``ValueError in fit (mine.py, line 12): message``, the place being the innermost frame; and a hint."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {frames[-1].name} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     message = said(error)[:MESSAGE_LENGTH]
-    return f"{type(error).__name__}{place}" + (f": {message}" if message else "")
+    hint = f" ({RESTRICTED})" if isinstance(error, PermissionError) else ""
+    return f"{type(error).__name__}{place}" + (f": {message}" if message else "") + hint
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """End this process and all that it started when the pipe on standard input closes, as it does with the parent."""
     pipe = os.dup(0)
     with open(os.devnull) as nothing:
@@ -220,7 +226,6 @@ def leave(folder: Path, answer: BaseModel) -> NoReturn:
 
 def main(folder: Path) -> None:
     """Run the job of a folder."""
-    end_with_parent()
     leave(folder, run(*take_job(folder), folder))
 
 

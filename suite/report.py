@@ -92,8 +92,9 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
 def _place(score: Score) -> tuple[float, float]:
     """By top2, then by mean regret, as the board orders; those without figures come last."""
     top2, regret = (score.figures[name].value for name in ("top2", "regret_mean"))
-    known = score.status != "failed" and top2 is not None and regret is not None
-    return (-top2, regret) if known else (math.inf, math.inf)
+    if score.status == "failed" or top2 is None or regret is None:
+        return math.inf, math.inf
+    return -top2, regret
 
 
 def _row(score: Score) -> tuple[str | Text, ...]:

@@ -1,6 +1,7 @@
 """Each rule of the contract runs in a process of its own; a plugin that hangs or crashes costs a sentence."""
 
 import json
+import re
 
 import pytest
 from faking import PLUGIN
@@ -109,7 +110,27 @@ def test_what_was_tested_is_shown_after_ctrl_c(run, monkeypatch):
 
     monkeypatch.setattr(cli_predictors, "run_rules", interrupted)
     code, out, _ = run("predictors", "test", "default")
-    assert (code, out.splitlines()[-1]) == (130, "1 pass")
+    assert (code, out.splitlines()[-1]) == (130, f"1 pass, {len(RULES) - 1} not run")
+    code, out, _ = run("predictors", "test", "default", "--json")
+    rows = [(row["rule"], row["status"], row["reason"]) for row in json.loads(out)]
+    assert (code, len(rows)) == (130, len(RULES))
+    assert rows[:2] == [("load", "pass", ""), (RULES[1].name, "not run", "interrupted")]
+
+
+def test_plugin_that_is_tested_writes_in_its_folder_alone(run, install_fake, monkeypatch, tmp_path):
+    (tmp_path / "kept").write_text("x")
+    install_fake(
+        PLUGIN.format(body=f"open('own', 'w'); open({str(tmp_path / 'kept')!r}, 'a'); return np.zeros((P, T))")
+    )
+    monkeypatch.setattr(conformance_run, "RULES", [RULE["costs"]])
+    code, out, _ = run("predictors", "test", "fake", "--json")
+    reason = json.loads(out)[0]["reason"]
+    assert code == 1
+    assert re.fullmatch(
+        r"predictor 'fake' raised PermissionError in costs \(fake_plugin.py, line 13\): .* '.*/kept' "
+        r"\(a predictor reads no recording and writes in its own folder alone: docs/fair-play.md\)",
+        reason,
+    )
 
 
 def test_declining_everything_is_said(run, install_fake, monkeypatch):

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def test_code_fingerprint_knows_no_comments_docstrings_and_layout_but_all_that_i
 
     plain = fingerprint(PLAIN)
     assert fingerprint(COMMENTED) == plain
+    assert fingerprint(PLAIN.replace('"theirs"', 'u"theirs"')) == plain
     changes = ('"theirs"', '"thei rs"'), ("1", "2"), ("1", "1.0"), ("1", "True"), ("*problems", "problems"), (">", "<")
     seen = {fingerprint(PLAIN.replace(old, new)) for old, new in changes}
     seen |= {fingerprint(PLAIN + "None"), fingerprint(PLAIN + "pass"), fingerprint(PLAIN + "'#'.upper()")}
@@ -155,7 +157,31 @@ def test_code_fingerprint_knows_no_comments_docstrings_and_layout_but_all_that_i
 def test_code_fingerprint_is_the_same_by_every_version_of_python(install):
     """Computed by Python 3.11, 3.12 and 3.13, whose `ast.dump` differ on it."""
     (install("theirs_alone") / "theirs_alone.py").write_text(PLAIN)
-    assert code_fingerprint("theirs") == "43e1e32ffb19bb5d"
+    assert code_fingerprint("theirs") == "ebcaffff527b2b21"
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        f"x = {' + '.join(['y'] * 2000)}",
+        "if x == 0:\n    y = 0\n" + "".join(f"elif x == {i}:\n    y = {i}\n" for i in range(1, 500)),
+        f"x = 0x{'5' * 5000}",
+        "x = '\\d'",
+    ],
+    ids=["sum", "branches", "digits", "escape"],
+)
+def test_code_fingerprint_follows_imports_of_large_sources_and_warns_of_nothing(install, large):
+    package = install("theirs_pack.plugin") / "theirs_pack"
+    package.mkdir()
+    for name, text in (("__init__", ""), ("plugin", f"from . import helper\n{large}\n"), ("helper", "w = 1\n")):
+        (package / f"{name}.py").write_text(text)
+    with warnings.catch_warnings(action="error"):
+        seen = {code_fingerprint("theirs")}
+        (package / "plugin.py").write_text(f"from . import helper  # a word\n{large}\n")
+        assert {code_fingerprint("theirs")} == seen
+        (package / "helper.py").write_text("w = 2\n")
+        seen.add(code_fingerprint("theirs"))
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("text", ["def f(:", "\0", "from ..... import x\n", "from . import\n"])
@@ -164,7 +190,9 @@ def test_code_that_does_not_parse_has_a_fingerprint_too(install, text):
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "plugin.py").write_text(text)
-    assert code_fingerprint("theirs") is not None
+    seen = {None, code_fingerprint("theirs")}
+    (package / "plugin.py").write_text(text + "1")
+    assert code_fingerprint("theirs") not in seen
 
 
 @pytest.mark.parametrize("module", ["theirs_gone", "theirs_gone.plugin", "json.no_such", "math"])

@@ -1,19 +1,16 @@
 """The runner keeps every misbehaving plugin in its own process; fake plugins are put on the import path for that."""
 
-import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pytest
 from faking import FOLDS, PLUGIN, TABLE, assert_failed, run
 
-from tilearena.child import run_child, scratch_folder
 from tilearena.predict import MAX_ANSWER_BYTES, MEMORY_LIMIT_BYTES, UNKNOWN_VERSION, cross_fit
-from tilearena.predict_child import Limits
 
 ODD = """class Odd({base}):
     def __repr__(self):
@@ -55,53 +52,51 @@ def test_misbehaving_plugin_becomes_a_failed_prediction(install_fake, body, reas
 
 
 @pytest.fixture
-def marker():
-    """A file that is not there yet, where a plugin may write it: in shared memory."""
-    path = Path("/dev/shm") / f"tilearena-test-{uuid4().hex}"
-    yield path
-    path.unlink(missing_ok=True)
+def heard():
+    """Where a plugin and what it starts can speak to, which needs no file; and all that is said until it ends."""
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(30)
+
+    def _heard():
+        connection, _ = server.accept()
+        connection.settimeout(30)  # it is closed when whoever spoke has ended
+        return b"".join(iter(lambda: connection.recv(99), b""))
+
+    with server:
+        yield f"__import__('socket').create_connection({server.getsockname()!r})", _heard
 
 
-def test_time_limit_stops_the_plugin_and_what_it_started(install_fake, marker):
+def test_time_limit_stops_the_plugin_and_what_it_started(install_fake, heard):
+    speaker, all_said = heard
+    speaks = f"import time; s = {speaker}; s.send(b'begun'); time.sleep(30); s.send(b' alive')"
     body = f"""
         import subprocess
-        writes = "import time; open({str(marker)!r}, 'w'); time.sleep(4); open({str(marker)!r}, 'w').write('alive')"
-        subprocess.Popen([sys.executable, "-c", writes])
+        subprocess.Popen([sys.executable, "-c", {speaks!r}])
         time.sleep(1000)"""
     install_fake(PLUGIN.format(body=body))
     start = time.monotonic()
     assert_failed(run(time_limit_s=3), "predictor 'fake' took longer than 3 s and was stopped")
+    assert all_said() == b"begun"
     assert time.monotonic() - start < 20
-    time.sleep(4)
-    assert marker.read_text() == ""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no seccomp")
 @pytest.mark.parametrize("how", ["start_new_session=True", "process_group=0", "preexec_fn=os.setsid"])
 @pytest.mark.parametrize("end", ["return np.zeros((P, T))", "os._exit(0)", "os.kill(os.getppid(), 9); time.sleep(60)"])
-def test_what_the_plugin_started_in_a_session_of_its_own_ends_with_it(install_fake, marker, how, end):
+def test_what_the_plugin_started_in_a_session_of_its_own_ends_with_it(install_fake, heard, how, end):
     """However the plugin ends, or the process that waits for it."""
+    speaker, all_said = heard
+    speaks = f"import time; s = {speaker}; s.send(b'begun'); print(flush=True); time.sleep(60); s.send(b' alive')"
     body = f"""
         import subprocess
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], {how})
-        open({str(marker)!r}, "w").write(str(child.pid))
+        child = subprocess.Popen([sys.executable, "-c", {speaks!r}], stdout=subprocess.PIPE, {how})
+        child.stdout.readline()
         {end}"""
     install_fake(PLUGIN.format(body=body))
     subprocess.run([sys.executable, "-c", "from faking import run; run()"], cwd=Path(__file__).parent, check=False)
-    deadline_s = time.monotonic() + 10
-    while (alive := Path(f"/proc/{marker.read_text()}").exists()) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert not alive
-
-
-def test_folder_that_the_plugin_locked_holds_no_answer(tmp_path, monkeypatch):
-    def locked(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "is_file", locked)
-    limits, deadline_s = Limits(memory_bytes=1), time.monotonic() + 60
-    reason = run_child("this", tmp_path, "fake", deadline_s=deadline_s, time_limit_s=60, limits=limits)
-    assert reason == "predictor 'fake' ended its process without an answer (exit code 0)"
+    start = time.monotonic()
+    assert all_said() == b"begun"
+    assert time.monotonic() - start < 10
 
 
 def test_memory_limit_stops_the_plugin_with_a_sentence(install_fake):
@@ -270,15 +265,3 @@ def test_version_that_the_plugin_forged_is_unknown(install_fake, body):
 def test_answer_that_the_plugin_forged_is_a_failure(install_fake, answer, why):
     install_fake(PLUGIN.format(body=f"os.mkfifo('costs.npz'); open('answer.json', 'w').{answer}; os._exit(0)"))
     assert_failed(run(), f"predictor 'fake' left an unreadable answer ({why})")
-
-
-def test_folder_of_a_child_is_gone_however_deep_a_plugin_nested_folders():
-    with scratch_folder() as folder:
-        at = os.open(folder, os.O_RDONLY)
-        for _ in range(3000):
-            os.mkdir("d", dir_fd=at)
-            below = os.open("d", os.O_RDONLY, dir_fd=at)
-            os.close(at)
-            at = below
-        os.close(at)
-    assert not folder.exists()

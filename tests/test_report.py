@@ -63,7 +63,7 @@ def test_rows_come_by_top2_then_regret_within_their_section_and_refusals_last(pr
         return constant.model_copy(update={"key": key, "figures": constant.figures | figures, **changes})
 
     scores = [
-        one("refuses", None, None, status="failed", reason="'refuses' declined: no"),
+        one("refuses", 1.0, 0.0, status="failed", reason="'refuses' declined: no"),
         one("third", 0.8, 0.01),
         one("first", 0.95, 0.1),
         one("second", 0.9, 0.02),
