@@ -30,8 +30,8 @@ from tilearena.table import Floats, Ints, Table, Task
 WEIGHT = 0.02
 TREES, CORRECTING_TREES, CORRECTIONS = 400, 150, 5
 #: The share of the trees that say, where there is a shortlist, which templates get on it (there must be 10 at least).
-#: Of 1,852 problems drawn on h200-all (s8, hot), none larger than what was trained on, it holds with 8 of 60 templates the
-#: one that all trees put first for 99.2 %; of larger ones, by corrections, for fewer (docs/pick.md).
+#: Of 1,852 problems drawn on h200-all (s8, hot), none larger than what was trained on, it holds with 8 of 60 templates
+#: the one that all trees put first for 99.2 %; of larger ones, by corrections, for fewer (docs/pick.md).
 FIRST_SHARE = 0.1
 PARAMETERS: dict[str, Any] = {
     "objective": "l2",

@@ -38,7 +38,7 @@ def print_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """Standard output; wide enough for all tables where it is no terminal. Brackets and colons of names are plain text."""
+    """Standard output; wide enough for tables where it is no terminal. Brackets and colons of names are plain text."""
     output = Console(markup=False, emoji=False)
     if not output.file.isatty():  # it may also be closed
         output.width = 200

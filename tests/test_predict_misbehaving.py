@@ -59,8 +59,9 @@ def heard():
 
     def _heard():
         connection, _ = server.accept()
-        connection.settimeout(30)  # it is closed when whoever spoke has ended
-        return b"".join(iter(lambda: connection.recv(99), b""))
+        with connection:
+            connection.settimeout(30)  # it is closed when whoever spoke has ended
+            return b"".join(iter(lambda: connection.recv(99), b""))
 
     with server:
         yield f"__import__('socket').create_connection({server.getsockname()!r})", _heard
