@@ -271,19 +271,25 @@ def wait_until(true):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
-def test_predictor_ends_with_the_command_however_that_ends(third_party, tmp_path, checkout, number, code):
-    note = tmp_path / "pid"
+def test_predictor_ends_with_the_command_however_that_ends(third_party, tmp_path, monkeypatch, checkout, number, code):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+
+    def noted():
+        """What the predictor wrote into its own folder, as long as that is there."""
+        return "".join(path.read_text() for path in (tmp_path / "scratch").glob("*/pid"))
+
     third_party(
-        "slow",
-        f"import os, pathlib, time; pathlib.Path({str(note)!r}).write_text(f'{{os.getpid()}} '); time.sleep(1000)",
+        "slow", "import os, time; print(os.getpid(), end=' ', file=open('pid', 'w'), flush=True); time.sleep(1000)"
     )
     verb = ["score", "--spec", "quick", "--device", "nvidia-h200", "--dtype", "s8", "--predictor", "slow"]
     command = [sys.executable, "-c", "from tilearena.cli import main; main()", *verb]
     with subprocess.Popen(
         command, cwd=checkout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_until(lambda: note.exists() and note.read_text().endswith(" "))
+        wait_until(lambda: noted().endswith(" "))
+        pid = int(noted())
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in err) == (code, False)
-    wait_until(lambda: ended(int(note.read_text())))
+    wait_until(lambda: ended(pid))
