@@ -20,7 +20,7 @@ from tilearena.figures import measured, picked
 from tilearena.judge import Sources
 from tilearena.records import Record
 from tilearena.root import find_path
-from tilearena.score import Key
+from tilearena.score import Key, order
 from tilearena.submission import Submission, folder, read
 from tilearena.table import Floats, Ints, Table
 
@@ -137,9 +137,7 @@ def ranking(rows: Iterable[Row], view: View) -> list[Row]:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    top2, regret = row.get("top2"), row.get("regret_mean")
-    unknown = top2 is None or regret is None
-    return (row["status"] != "ok", unknown, -(top2 or 0), regret or 0, row["predictor"], row["version"])
+    return *order(row["status"], row.get("top2"), row.get("regret_mean")), row["predictor"], row["version"]
 
 
 def recording_path(root: Path, view: View) -> Path:

@@ -1,6 +1,5 @@
 """Scores as tables for a terminal; no figure is computed here."""
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -8,7 +7,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tilearena.bench_live import LiveResult
-from tilearena.score import Score
+from tilearena.score import Score, order
 
 #: Styled text, not markup: names of plugins and files may hold brackets.
 FAILED, DECLINED = Text("failed", "red"), Text("declined", "yellow")
@@ -89,12 +88,8 @@ def score_table(scores: Sequence[Score], title: str) -> RichTable:
     return table
 
 
-def _place(score: Score) -> tuple[float, float]:
-    """By top2, then by mean regret, as the board orders; those without figures come last."""
-    top2, regret = (score.figures[name].value for name in ("top2", "regret_mean"))
-    if score.status == "failed" or top2 is None or regret is None:
-        return math.inf, math.inf
-    return -top2, regret
+def _place(score: Score) -> tuple[bool, bool, float, float]:
+    return order(score.status, score.figures["top2"].value, score.figures["regret_mean"].value)
 
 
 def _row(score: Score) -> tuple[str | Text, ...]:

@@ -111,6 +111,11 @@ class Score(Record):
         return flat
 
 
+def order(status: str, top2: float | None, regret_mean: float | None) -> tuple[bool, bool, float, float]:
+    """Where a score comes among others, the best first: by top2, then by mean regret; those without and failed last."""
+    return status != "ok", top2 is None or regret_mean is None, -(top2 or 0), regret_mean or 0
+
+
 def rank(costs: Floats) -> Ints:
     """Template indices [P, T] from the lowest of ``costs`` [P, T] up; equal costs rank in space order, NaN last."""
     return np.argsort(costs, axis=1, kind="stable")
